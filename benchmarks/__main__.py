@@ -73,6 +73,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     pages.shown: ("page_shown",),
     placement.measure: ("placement_first_push", "placement_idle_requests"),
     allocations.cost: ("claim_allocations_cost",),
+    allocations.strict: ("strict_claim_beside_rounds",),
     allocations.drain: ("allocation_drain",),
     scheduler.measure: (
         "schedule_1000",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -24,13 +26,17 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.placement.outbox_groups import BATCH
 from rtagent.rpc.client import AgentAPI
 from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.virt.simulate import Machine
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import TOPOLOGY
 
 #: What the drain has to reach, in allocations/s, unless Placement itself is slower.
 WANTED_RATE = 150.0
-#: How many turns the two daemons take.
+#: How many turns the two daemons take, or a daemon that does something and that does not.
 TURNS = 6
+#: A host whose round has 51 requests if it reads everything: three for each provider.
+CARDS = Machine(hostname="bench-strict", gpus=16)
+SPEC = [{"vendor_id": "10de", "product_id": "13f1"}]
 
 
 def cost(bench: Bench) -> Iterator[Figure]:
@@ -57,6 +63,46 @@ def cost(bench: Bench) -> Iterator[Figure]:
         daemon.terminate()
     value, floor = (median(taken[mode]) * 1000 for mode in ("yes", "no"))
     yield Figure(name="claim_allocations_cost", value=value, unit="ms", floor=floor, target=1.1)
+
+
+def strict(bench: Bench) -> Iterator[Figure]:
+    """strict_claim_beside_rounds: p50 of a claim with ``strict`` while the agent reads all its
+    providers again and again, against one while it does not, in turns of one run."""
+    options: dict[str, object] = {
+        "auth_type": "admin_token",
+        "endpoint": bench.placement.url,
+        "token": bench.placement.token,
+        "manage_allocations": "strict",
+    }
+    pci: dict[str, object] = {"device_spec": json.dumps(SPEC), "report_in_placement": True}
+    host: dict[str, object] = {"host": "bench-strict"}
+    daemon = agents.daemon(
+        bench, bench.directory(), machine=CARDS, DEFAULT=host, placement=options, pci=pci
+    )
+    daemon.start().wait_ready()
+    api = AgentAPI(bench.transport, "bench-strict", timeout=60)
+    api.sync_placement(CONTEXT)
+
+    def claim() -> None:
+        api.instance_claim(CONTEXT, instance())
+
+    def sync() -> None:
+        while not ended.is_set():
+            api.sync_placement(CONTEXT)
+
+    quiet: list[float] = []
+    beside: list[float] = []
+    for _ in range(TURNS):
+        quiet += seconds_each(claim, bench.rounds(50))
+        ended = threading.Event()
+        syncs = threading.Thread(target=sync)
+        syncs.start()
+        beside += seconds_each(claim, bench.rounds(50))
+        ended.set()
+        syncs.join()
+    daemon.terminate()
+    value, floor = (median(each) * 1000 for each in (beside, quiet))
+    yield Figure(name="strict_claim_beside_rounds", value=value, unit="ms", floor=floor, target=3.0)
 
 
 def drain(bench: Bench) -> Iterator[Figure]:
@@ -126,7 +172,6 @@ def _outbox(api: HttpPlacement, node: EmbeddedNode) -> AllocationOutbox:
         state=tracker.snapshot,
         ready=lambda: True,
         owns=lambda uuid: False,
-        pushing=lambda: False,
         enqueue=tracker.unwritten.add,
         remove=tracker.unwritten.remove,
     )

@@ -73,10 +73,8 @@ class FleetAgent:
         node.watch()
         for loop in node.loops:
             parts.start_loop(loop)
-        node.publisher.start()
-        parts.add("placement", node.publisher.stop)
-        node.allocation_writes.start()
-        parts.add("allocation-writes", node.allocation_writes.stop)
+        node.placement.start()
+        parts.add("placement", node.placement.stop)
         self._start_rpc(node)
         parts.callback(node.leave)
 
@@ -128,9 +126,6 @@ class FleetAgent:
             hypervisor=self.hypervisor,
             database=database,
             placement=assembly.placement(conf),
-            allocation_audits=assembly.placement(conf),
-            allocation_calls=assembly.placement(conf),
-            allocation_writes=assembly.placement(conf),
             schedulers=assembly.schedulers(conf),
             notifications=assembly.notifications(conf, settings.default.host),
             cpu_power=assembly.cpu_power(settings),

@@ -26,7 +26,7 @@ from rtagent.placement.allocation_audit import (
     without_record,
 )
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_parts import change_parts
+from rtagent.placement.consumers import change_parts
 from rtagent.placement.deletions import check_deletable
 
 COLUMNS = ("consumer", "type", "project", "provider", "resources", "reason", "since")
@@ -87,7 +87,7 @@ class PlacementOrphansDelete(Show):
         changed = change_parts(api, uuid, names.keys(), nothing, shared=shared)
         if changed is None and not had:
             raise ConsumerNotFound(consumer_uuid=uuid, node=state.node.hypervisor_hostname)
-        before = had if changed is None else changed.before
+        before = had if changed is None else changed.allocations
         elsewhere = {
             name: part["resources"]
             for name, part in api.consumer(uuid)["allocations"].items()

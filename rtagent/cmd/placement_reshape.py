@@ -11,10 +11,9 @@ from rtagent.cmd.base import List, Rows
 from rtagent.cmd.placement import node_state, placement_api, wanted_tree, with_node
 from rtagent.errors import RtAgentError
 from rtagent.placement.layout import Layout, Quantities
-from rtagent.placement.layout_reading import read_and_plan
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.reshape import Refusal, Reshape
-from rtagent.placement.takeover import next_adoption, refused
+from rtagent.placement.takeover import next_adoption, read_and_plan, refused
 
 COLUMNS = ("provider", "resource_class", "consumer", "before", "after")
 

@@ -28,10 +28,10 @@ from rtagent.placement.allocation_audit import (
     without_record,
 )
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_parts import (
-    ChangedConsumer,
+from rtagent.placement.consumers import (
+    ConsumerRecord,
     change_parts,
-    read_consumer,
+    read_record,
     tree_providers,
 )
 from rtagent.placement.finding_history import FindingHistory
@@ -102,13 +102,15 @@ class AllocationAuditor:
         *,
         enqueue: Callable[[Collection[str]], None],
         republish: Callable[[], None],
+        give_way: Callable[[], None] = lambda: None,
     ) -> None:
         """:param enqueue: puts consumers into the outbox; raises `Unavailable`.
         :param republish: makes the mirror write the inventories again.
+        :param give_way: called between two requests, for what is more urgent.
         """
         self._api, self._view, self._clock = api, view, clock
         self._reporter = reporter.named(__name__)
-        self._enqueue, self._republish = enqueue, republish
+        self._enqueue, self._republish, self._give_way = enqueue, republish, give_way
         self.history = FindingHistory()
 
     def run(self) -> AuditReport:
@@ -132,6 +134,7 @@ class AllocationAuditor:
         if self._view.trusted():
             self._heal(state.owners, state, read, work)
             for finding in settled:
+                self._give_way()
                 self._correct(finding, read, work)
             if work.rewritten:
                 self._enqueue(work.rewritten)
@@ -166,9 +169,9 @@ class AllocationAuditor:
         healable = [owner for owner in owners if is_healable(state, owner, published)]
         consumers = {}
         for owner in healable:
+            self._give_way()
             for uuid in {owner, *consumers_of(state, owner)}:
-                content = self._api.consumer(uuid)
-                consumers[uuid], _ = read_consumer(content, uuid, published.keys())
+                consumers[uuid], _ = read_record(self._api, uuid).on(uuid, published.keys())
         read = _Read(providers=frozenset(published), consumers=consumers, published=published)
         if self._view.trusted():
             self._heal(healable, state, read, _Work())
@@ -177,6 +180,7 @@ class AllocationAuditor:
         providers = tree_providers(self._api, self._view.state().node.uuid)
         listings = {}
         for provider in sorted(providers):
+            self._give_way()
             try:
                 listings[provider] = self._api.allocations(provider)["allocations"]
             except PlacementConflict:
@@ -217,7 +221,7 @@ class AllocationAuditor:
             return
         work.removed.append(uuid)
         self._reporter.counted("placement", "allocation_removed")
-        what = quantities(removed.before)
+        what = quantities(removed.allocations)
         self._log(f"removed the allocation of {uuid} ({what}): {finding.reason}")
 
     def _is_still_removable(self, now: AllocatedConsumer, before: Finding, read: _Read) -> bool:
@@ -230,12 +234,12 @@ class AllocationAuditor:
         findings = self._classify(self._view.state(), read)
         return any(each.consumer.uuid == now.uuid and each.removable for each in findings)
 
-    def _put_back(self, uuid: str, read: _Read, removed: ChangedConsumer) -> None:
+    def _put_back(self, uuid: str, read: _Read, removed: ConsumerRecord) -> None:
         def before(now: AllocatedConsumer) -> Parts | None:
-            return None if now.parts else removed.before
+            return None if now.parts else removed.allocations
 
-        providers = read.providers | removed.before.keys()
-        change_parts(self._api, uuid, providers, before, removed.identity)
+        new = replace(removed, generation=None, allocations={})
+        change_parts(self._api, uuid, read.providers | removed.allocations.keys(), before, new)
 
     @property
     def _shared_disk(self) -> str | None:
@@ -251,6 +255,7 @@ class AllocationAuditor:
         lifted = False
         try:
             for each in missing_parts(state, read.consumers, read.published, owners):
+                self._give_way()
                 with work.of(each.consumer.uuid):
                     lifted = self._heal_consumer(each, work) == Healed.BOTH or lifted
         except PlacementUnavailable:

@@ -1,37 +1,31 @@
-"""AllocationOutbox: writes the allocations of this node's claims, on a thread of its own.
+"""AllocationOutbox: writes the allocations of this node's claims.
 
 It is level-triggered: the outbox in the node's state says whose allocations have to be written, and
 what they should be is computed from the state of that moment. A row leaves the outbox only after
 Placement has the allocation, so that a process that is killed writes it again after its restart.
-
-The thread is not the mirror's: a claim with ``manage_allocations = strict`` must not wait for
-inventories that Placement is slow to accept.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.consumers import own_providers
+from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
-from rtagent.placement.allocation_comparison import differing_consumers
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_writer import ConsumerWriter
-from rtagent.placement.outbox_groups import Batch, batches, is_known
-from rtagent.placement.outbox_health import OutboxHealth
-from rtagent.placement.pauses import Pauses
-from rtagent.placement.request_id import use_request_id
-from rtagent.placement.schedule import LAST_RETRY
-from rtagent.placement.unanswered import UnansweredWrites
-from rtagent.placement.worker import STOP_TIMEOUT, Worker
+from rtagent.placement.client import use_request_id
+from rtagent.placement.consumers import ConsumerWriter
+from rtagent.placement.health import PartHealth
+from rtagent.placement.outbox_groups import Batch, batches, differing_consumers, is_known
+from rtagent.placement.schedule import LAST_RETRY, Pauses
 from rtagent.ports import Clock, NullReporter, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.
@@ -43,9 +37,17 @@ GATHER_ROWS = 0.3
 LAST_STRICT_RETRY = 3.0
 #: Seconds until the first inventories are looked for again.
 POLL = 0.2
-#: The longest wait of a write for a running push of the mirror, in seconds. Each written row causes
-#: another push.
-PUSH_WAIT = 1.0
+#: The most batches of one turn, so that the other parts of the thread have theirs.
+BATCHES = 8
+#: Seconds after which a request without an answer is executed or lost. Servers and proxies give up
+#: a request within 60 seconds.
+SETTLED = 120.0
+#: The name in health.
+PART = "allocation_outbox"
+#: How many consumers a message names.
+NAMED = 3
+#: Seconds for which allocations may be unwritten without a failure before that is reported.
+SLOW = 60.0
 
 
 class OutboxSource(Value, frozen=True, kw_only=True):
@@ -56,7 +58,6 @@ class OutboxSource(Value, frozen=True, kw_only=True):
         claims are known to be complete.
     :ivar owns: whether the agent has created or adopted a provider that Placement still has, by
         uuid; raises `PlacementError`.
-    :ivar pushing: whether inventories are being written to Placement.
     :ivar enqueue: puts consumers into the outbox; raises `Unavailable`.
     :ivar remove: removes the rows of consumers that have these revisions from the outbox; raises
         `Unavailable`.
@@ -65,13 +66,17 @@ class OutboxSource(Value, frozen=True, kw_only=True):
     state: Callable[[], NodeState]
     ready: Callable[[], bool]
     owns: Callable[[str], bool]
-    pushing: Callable[[], bool]
     enqueue: Callable[[Collection[str]], None]
     remove: Callable[[Mapping[str, int]], None]
 
 
 class AllocationOutbox:
-    """Thread-safe. Only `turn`, `stop` and methods with a timeout wait for Placement."""
+    """Thread-safe. Only `turn` and methods with a timeout wait for Placement.
+
+    Placement may execute a request after its sender has given it up, and after later requests. A
+    claim that was aborted meanwhile would leave its allocation there. So consumers whose write had
+    no answer are read again later.
+    """
 
     def __init__(
         self,
@@ -80,17 +85,18 @@ class AllocationOutbox:
         clock: Clock,
         reporter: Reporter | None = None,
         *,
+        wake: Callable[[], None] = lambda: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """:param api: of this thread alone.
+        """:param wake: makes the thread look at `due_in`.
         :param jitter: returns a number from 0 to 1, called for each pause after a failure.
         """
         self._api, self._source, self._clock = api, source, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._writer = ConsumerWriter(api)
-        self._pauses = Pauses(jitter, lambda: LAST_STRICT_RETRY if self._strict else LAST_RETRY)
-        self._unanswered = UnansweredWrites()
-        self._health = OutboxHealth(self._reporter)
+        self._pauses = Pauses(jitter, lambda: LAST_STRICT_RETRY if self.strict else LAST_RETRY)
+        self._settled_at: dict[str, float] = {}  # of consumers whose write had no answer
+        self._health, self._wake_thread = PartHealth(PART, self._reporter), wake
         self._condition = threading.Condition()
         self._written: dict[str, int] = {}
         self._doubted: set[str] = set()
@@ -98,8 +104,7 @@ class AllocationOutbox:
         self._reloaded = False
         self._woken_at = clock.monotonic()
         self._left = 0  # allocations that were not written after the last turn
-        self._next = self._remove_at = self._push_deadline = float("inf")
-        self._worker = Worker("allocation-writes", self._run, self._condition)
+        self._next = self._remove_at = float("inf")
 
     # -- status -----------------------------------------------------------------------------------
 
@@ -120,6 +125,20 @@ class AllocationOutbox:
         """The age in seconds of the oldest allocation that Placement does not have; 0: none."""
         oldest = min((row.at for row in self.unwritten()), default=None)
         return 0.0 if oldest is None else max(0.0, (self._clock.now() - oldest).total_seconds())
+
+    @property
+    def strict(self) -> bool:
+        """Whether callers wait for writes."""
+        mode = self._source.state().policy.placement.manage_allocations
+        return mode == ManageAllocations.STRICT
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until a turn is due; infinity: only after a change."""
+        with self._condition:
+            due = min(self._next, self._woken_at + (0.0 if self.strict else GATHER_ROWS))
+            due = max(due, min(self._pauses.not_before, self._remove_at))
+        return max(0.0, due - self._clock.monotonic())
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -147,21 +166,23 @@ class AllocationOutbox:
         with self._condition:
             return self._condition.wait_for(lambda: all(map(self._is_written, wanted)), timeout)
 
-    # -- the thread -------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._worker.start()
-
-    def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
-        """Send no further request, and wait for the one in flight.
-
-        :returns: whether it ended within `timeout` seconds. If not, the next start repeats it.
-        """
-        return self._worker.stop(timeout)
+    # -- turns ------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Write what is due, in the caller's thread."""
+        """Write what may be written now, in the caller's thread."""
+        try:
+            self._turn()
+        except Exception as defect:  # the thread reports it
+            failure = PlacementError(f"the writer of allocations has a defect: {defect!r}")
+            self._pauses.fail(failure, self._clock.monotonic())
+            self._plan()
+            raise
+
+    def finish(self) -> None:
+        """Remove the written rows from the outbox, after the last turn."""
+        self._remove(now=True)
+
+    def _turn(self) -> None:
         with self._condition:
             self._woken_at, reloaded, self._reloaded = float("inf"), self._reloaded, False
         state = self._source.state()
@@ -181,53 +202,40 @@ class AllocationOutbox:
         self._remove()
         self._plan()
 
-    def _run(self) -> None:
-        while self._wait():
-            try:
-                self.turn()
-            except Exception as defect:
-                self._reporter.log("error", f"allocations: {traceback.format_exc()}")
-                failure = PlacementError(f"the writer of allocations has a defect: {defect!r}")
-                self._pauses.fail(failure, self._clock.monotonic())
-                self._plan()
-        self._remove(now=True)
-
-    def _wait(self) -> bool:
-        """Wait until a turn is due; False: the thread stops."""
-        with self._condition:
-            while not self._worker.stopping:
-                now = self._clock.monotonic()
-                due = min(self._next, self._woken_at + (0.0 if self._strict else GATHER_ROWS))
-                due = max(due, min(self._pauses.not_before, self._remove_at))
-                if due <= now:
-                    break
-                self._condition.wait(None if due == float("inf") else due - now)
-            return not self._worker.stopping
-
     def _wake(self) -> None:
         """Note that a turn is needed. The caller has the lock."""
+        gathering = self._woken_at < float("inf") and not self.strict
         self._woken_at = min(self._woken_at, self._clock.monotonic())
-        self._condition.notify_all()
-
-    @property
-    def _strict(self) -> bool:
-        """Whether callers wait for writes."""
-        mode = self._source.state().policy.placement.manage_allocations
-        return mode == ManageAllocations.STRICT
+        if not gathering:
+            self._wake_thread()
 
     def _plan(self) -> None:
         """Decide when the next turn is due without a wake-up, and report the health."""
         now, unwritten = self._clock.monotonic(), self.unwritten()
         self._pauses.keep(unwritten)
         self._left = len(unwritten)
-        times = [self._remove_at, max(self._unanswered.due, self._pauses.not_before)]
         if not self._source.ready():
-            times.append(now + POLL)
-        elif not self._compared:
-            times.append(self._pauses.not_before)
-        times += (self._pauses.due(row) for row in unwritten)
-        self._next = min(times)
-        self._health.report(unwritten, self._pauses.error, self.age)
+            self._next = min(self._remove_at, now + POLL)
+        else:
+            unanswered = min(self._settled_at.values(), default=float("inf"))
+            times = [self._remove_at, max(unanswered, self._pauses.not_before)]
+            if not self._compared:
+                times.append(self._pauses.not_before)
+            self._next = min(*times, *map(self._pauses.due, unwritten))
+        self._report(unwritten, self._pauses.error)
+
+    def _report(self, unwritten: Sequence[OutboxRow], error: PlacementError | None) -> None:
+        age = self.age
+        if not error and age < SLOW:
+            self._health.note(Status.PASS)
+            return
+        names = ", ".join(row.consumer_uuid for row in unwritten[:NAMED])
+        more = ", ..." if len(unwritten) > NAMED else ""
+        count = f"{len(unwritten)} allocations are not written, the oldest for {age:.0f} s"
+        text = f"{count} ({names}{more})" if unwritten else "allocations cannot be compared"
+        reason = f": {error.message}" if error else ""
+        kind = (type(error), error.kwargs.get("code")) if error else None
+        self._health.note(Status.WARN, f"{text}{reason}", kind)
 
     # -- writes -----------------------------------------------------------------------------------
 
@@ -244,9 +252,11 @@ class AllocationOutbox:
         self._pauses.succeed(())  # there may be nothing to write
 
     def _repeat_unanswered(self) -> None:
-        settled = self._unanswered.settled(self._clock.monotonic())
+        now = self._clock.monotonic()
+        settled = [uuid for uuid, at in self._settled_at.items() if at <= now]
         self._enqueue(settled)
-        self._unanswered.remove(settled)
+        for uuid in settled:
+            del self._settled_at[uuid]
 
     def _enqueue(self, consumers: Collection[str]) -> None:
         try:
@@ -261,10 +271,9 @@ class AllocationOutbox:
         self._writer.forget(doubted)  # Placement has something else than was written
         now = self._clock.monotonic()
         due = self._known([row for row in self.unwritten() if self._pauses.due(row) <= now], now)
-        for batch in batches(self._source.state, self._source.owns, due):
-            if self._worker.stopping or not self._source.ready():
+        for batch in islice(batches(self._source.state, self._source.owns, due), BATCHES):
+            if not self._source.ready():
                 return
-            self._let_mirror_finish()
             self._write(batch)
             self._remove()
 
@@ -281,8 +290,8 @@ class AllocationOutbox:
         try:
             failed = self._writer.write(batch.groups, batch.own)
         except PlacementError:
-            consumers = (row.consumer_uuid for row in batch.rows)
-            self._unanswered.add(consumers, self._clock.monotonic())
+            settled = self._clock.monotonic() + SETTLED
+            self._settled_at |= {row.consumer_uuid: settled for row in batch.rows}
             raise
         now = self._clock.monotonic()
         self._pauses.refuse((row for row in batch.rows if row.consumer_uuid in failed), failed, now)
@@ -312,16 +321,6 @@ class AllocationOutbox:
             for uuid in [uuid for uuid in self._written if uuid not in self._source.state().outbox]:
                 del self._written[uuid]
 
-    def _let_mirror_finish(self) -> None:
-        """Wait for a push of the mirror, but not for long: it may hang."""
-        if not self._source.pushing():
-            self._push_deadline = float("inf")
-            return
-        self._push_deadline = min(self._push_deadline, self._clock.monotonic() + PUSH_WAIT)
-        with self._condition:
-            while self._source.pushing() and self._clock.monotonic() < self._push_deadline:
-                self._condition.wait(POLL / 4)
-
     def _is_written(self, row: OutboxRow) -> bool:
         uuid = row.consumer_uuid
         return (
@@ -338,11 +337,12 @@ class AllocationOutbox:
             )
         self._left = -1  # the rows are dropped with the next write of the policy
         self._forget()
-        self._unanswered.clear()
+        self._settled_at.clear()
         self._pauses.succeed(())
         self._pauses.keep(())
         self._next = float("inf")
-        self._health.clear()
+        if self._health.status != Status.PASS:
+            self._health.note(Status.PASS)
 
     def _forget(self) -> None:
         """Forget what Placement has, and what was written of rows that may be others now."""

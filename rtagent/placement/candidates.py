@@ -10,7 +10,7 @@ from typing import Any
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.consumers import INSTANCE
 from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
-from rtagent.placement.consumer_writer import ATTEMPTS, INTERRUPTED, NO_IDENTITY
+from rtagent.placement.consumers import ATTEMPTS, INTERRUPTED, NO_IDENTITY
 from rtagent.placement.shared_queries import SharedQueries
 from rtagent.scheduler.candidate import Candidates
 from rtagent.scheduler.errors import ConsumerHasAllocations

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
 
+from msgspec.structs import replace
+
 from rtagent.errors import PlacementConflict
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, OUTGOING
@@ -19,7 +21,7 @@ from rtagent.model.consumers import Consumer, Parts, consumers_of
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, Published
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_parts import body, change_parts, identity_of, read_consumer
+from rtagent.placement.consumers import change_parts, new_record, read_record
 
 _Pool = tuple[str, str]
 
@@ -151,19 +153,20 @@ def heal(api: PlacementAPI, missing: MissingParts, state: Callable[[], NodeState
     def rule(now: AllocatedConsumer) -> Parts | None:
         return _completed(now, missing, state())
 
+    new = new_record(missing.consumer)
     try:
-        changed = change_parts(api, uuid, providers, rule, identity_of(missing.consumer))
+        changed = change_parts(api, uuid, providers, rule, new)
     except PlacementConflict:
-        content = api.consumer(uuid)
-        consumer, elsewhere = read_consumer(content, uuid, providers)
+        record = read_record(api, uuid, new)
+        consumer, elsewhere = record.on(uuid, providers)
         wanted = rule(consumer)
         if wanted is None:
             return Healed.NOTHING
         inventories = {p: _unreserved(api, p, missing.parts[p]) for p in sorted(providers)}
         if not any(inventories.values()):
             raise
-        new = body(content, {**elsewhere, **wanted}, identity_of(missing.consumer))
-        api.reshape({p: found for p, found in inventories.items() if found}, {uuid: new})
+        after = replace(record, allocations={**elsewhere, **wanted}).body(record.generation)
+        api.reshape({p: found for p, found in inventories.items() if found}, {uuid: after})
         return Healed.BOTH
     return Healed.NOTHING if changed is None else Healed.ALLOCATION
 

@@ -11,6 +11,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_uuid
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.resource_providers import provider_of_resource
+from rtagent.placement.consumers import ConsumerRecord
 from rtagent.placement.provider import InventoryRecord, Tree
 
 #: Quantities by resource class.
@@ -34,16 +35,6 @@ class ProviderLayout(Value, frozen=True, kw_only=True):
     absent: bool = False
 
 
-class Consumer(Value, frozen=True, kw_only=True):
-    """A consumer with all its allocations, by provider; some may be outside this tree."""
-
-    generation: int
-    project_id: str
-    user_id: str
-    consumer_type: str
-    allocations: Mapping[str, Quantities]
-
-
 class Layout(Value, frozen=True, kw_only=True):
     """What Placement has of this node: providers and consumers by uuid.
 
@@ -51,7 +42,7 @@ class Layout(Value, frozen=True, kw_only=True):
     """
 
     providers: Mapping[str, ProviderLayout] = {}
-    consumers: Mapping[str, Consumer] = {}
+    consumers: Mapping[str, ConsumerRecord] = {}
 
 
 class WantedLayout(Value, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""PlacementMirror: keeps Placement in step with this host, on a thread of its own.
+"""PlacementMirror: keeps Placement in step with this host.
 
 It is level-triggered: a wake-up says that something may have changed, not what. Each round uses the
 state of that moment, so that wake-ups may coalesce, repeat or come late.
@@ -10,10 +10,8 @@ refresh) has an id of its own. A round that failed leaves its id to the next one
 
 from __future__ import annotations
 
-import math
 import random
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 
 import os_traits
@@ -23,14 +21,18 @@ from rtagent.model.change import Change
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE
+from rtagent.placement.client import (
+    INVENTORY_IN_USE,
+    PROVIDER_IN_USE,
+    current_request_id,
+    use_request_id,
+)
+from rtagent.placement.health import PartHealth
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
-from rtagent.placement.request_id import current_request_id, request_id_of, use_request_id
 from rtagent.placement.schedule import Schedule
 from rtagent.placement.synchroniser import Outcome, Synchroniser
 from rtagent.placement.tree import affects_tree
-from rtagent.placement.worker import STOP_TIMEOUT, Worker
 from rtagent.ports import Clock, NullReporter, Reporter
 
 #: The mirror's name in health and metrics.
@@ -38,7 +40,7 @@ PART = "placement"
 
 
 class PlacementMirror:
-    """Thread-safe. Only `turn`, `stop` and methods with a timeout wait for Placement."""
+    """Thread-safe. Only `turn` and methods with a timeout wait for Placement."""
 
     def __init__(
         self,
@@ -48,11 +50,15 @@ class PlacementMirror:
         clock: Clock,
         reporter: Reporter | None = None,
         *,
+        wake: Callable[[], None] = lambda: None,
+        give_way: Callable[[], None] = lambda: None,
         prepare: Callable[[bool], bool] = lambda reading: False,
         refresh: Callable[[], float] = lambda: 0.0,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """:param wanted: returns the tree that Placement should have now; None if it is unknown.
+        :param wake: makes the thread look at `due_in`. :param give_way: called before each provider
+            of a round, for what is more urgent.
         :param prepare: called before each round publishes, with whether the round looks for what
             other writers changed; returns whether the wanted tree has changed. If it raises
             `PlacementError`, nothing is published but whether the host is disabled.
@@ -63,15 +69,14 @@ class PlacementMirror:
         self._wanted, self._prepare, self._clock = wanted, prepare, clock
         self._refresh, self._jitter = refresh, jitter
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
-        self._synchroniser = Synchroniser(api, ownership, self._reporter)
+        self._synchroniser = Synchroniser(api, ownership, self._reporter, give_way)
         self._condition = threading.Condition()
         self._schedule = Schedule()
-        self._health = _Health(self._reporter)
+        self._health, self._wake = PartHealth(PART, self._reporter), wake
         self._started = self._ended = 0
         self._revision = -1
         self._request_id = ""  # of the call that caused the next round
         self._error: PlacementError | None = None
-        self._worker = Worker("placement", self._run, self._condition)
 
     def __repr__(self) -> str:
         behind = f"{self.seconds_behind:.1f} s behind" if self.seconds_behind else "up to date"
@@ -122,13 +127,13 @@ class PlacementMirror:
         """Note that the tree may have changed."""
         with self._condition:
             self._schedule = self._schedule.wake(self._clock.monotonic())
-            self._condition.notify_all()
+        self._wake()
 
     def forget(self) -> None:
         """Read everything again soon: another client or the options may have changed something."""
         with self._condition:
             self._schedule = self._schedule.forget(self._clock.monotonic())
-            self._condition.notify_all()
+        self._wake()
 
     def sync_now(self, timeout: float, *, anew: bool = False) -> None:
         """Publish the current state without any pause, and wait until that is done. The requests
@@ -143,7 +148,7 @@ class PlacementMirror:
             schedule = self._schedule.forget(now) if anew else self._schedule
             self._schedule = schedule.request(now)
             self._request_id = current_request_id() or self._request_id
-            self._condition.notify_all()
+            self._wake()
             round_ = self._started + 1
             if not self._condition.wait_for(lambda: self._ended >= round_, timeout):
                 raise PlacementUnavailable(f"Placement was not synchronised within {timeout} s")
@@ -151,29 +156,10 @@ class PlacementMirror:
                 # Without the traceback of other callers: each would add its frames to it.
                 raise self._error.with_traceback(None)
 
-    def wait_synced(self, revision: int, timeout: float) -> bool:
-        """Whether Placement has that revision, or a later one, within `timeout` seconds."""
-        self.wake()
-        with self._condition:
-            return self._condition.wait_for(lambda: self._revision >= revision, timeout)
-
     # -- rounds -----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the thread. The first round is due at once."""
-        self._schedule = self._schedule.request(self._clock.monotonic())
-        self._worker.start()
-
-    def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
-        """Start no further round, and wait for the running one.
-
-        :returns: whether it ended within `timeout` seconds. If not it ends with the process, and
-            the first round after the next start compares everything.
-        """
-        return self._worker.stop(timeout)
-
     def turn(self) -> bool:
-        """Run a round in the caller's thread if one is due, and return whether it was."""
+        """Run a round if one is due, and return whether it was."""
         with self._condition:
             now = self._clock.monotonic()
             if self._schedule.due(self._refresh()) > now:
@@ -181,24 +167,13 @@ class PlacementMirror:
             self._schedule = self._schedule.start(now, self._refresh())
             self._started += 1
             request_id, self._request_id = self._request_id, ""
-        self._round(request_id)
+        try:
+            self._round(request_id)
+        except Exception as defect:  # the thread reports it
+            failure = PlacementError(f"the Placement mirror has a defect: {defect!r}")
+            self._end(Outcome(problems=(failure,)), request_id)
+            raise
         return True
-
-    def _run(self) -> None:
-        while self._wait():
-            try:
-                self.turn()
-            except Exception as defect:
-                self._reporter.log("error", f"placement: {traceback.format_exc()}")
-                failure = PlacementError(f"the Placement mirror has a defect: {defect!r}")
-                self._end(Outcome(problems=(failure,)))
-
-    def _wait(self) -> bool:
-        """Wait until a round is due; False: the mirror stops."""
-        with self._condition:
-            while not self._worker.stopping and (pause := self.due_in) > 0:
-                self._condition.wait(None if math.isinf(pause) else pause)
-            return not self._worker.stopping
 
     def _round(self, request_id: str) -> None:
         started = self._clock.monotonic()
@@ -210,7 +185,7 @@ class PlacementMirror:
         outcome = self._publish()
         self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
         self._end(outcome, request_id)
-        self._health.report(outcome, self.seconds_behind)
+        self._report(outcome)
 
     def _publish(self) -> Outcome:
         tree = self._wanted()
@@ -244,36 +219,29 @@ class PlacementMirror:
             self._ended += 1
             self._condition.notify_all()
 
-
-class _Health:
-    """Reports the mirror's health, and logs a problem once even if each round meets it."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._status = Status.PASS
-        self._kind: object = None
-
-    def report(self, outcome: Outcome, seconds_behind: float) -> None:
-        """:param seconds_behind: see `PlacementMirror.seconds_behind`."""
+    def _report(self, outcome: Outcome) -> None:
         if outcome.problems:
             transient = all(map(_is_transient, outcome.problems))
             text = "; ".join(problem.message for problem in outcome.problems)
-            # Messages of the same failure differ (addresses, times); type and code do not.
-            kind = tuple((type(p), p.kwargs.get("code")) for p in outcome.problems)
-            status = Status.WARN if transient else Status.FAIL
-            self._note(status, f"{seconds_behind:.0f} s behind, claims are served: {text}", kind)
+            self._health.note(
+                Status.WARN if transient else Status.FAIL,
+                f"{self.seconds_behind:.0f} s behind, claims are served: {text}",
+                tuple((type(p), p.kwargs.get("code")) for p in outcome.problems),
+            )
         elif outcome.unknown_traits:
             names = ", ".join(sorted(outcome.unknown_traits))
-            self._note(Status.WARN, f"left out traits that Placement does not know: {names}", names)
+            output = f"left out traits that Placement does not know: {names}"
+            self._health.note(Status.WARN, output, names)
         else:
-            self._note(Status.PASS, "", None)
+            self._health.note(Status.PASS)
 
-    def _note(self, status: Status, output: str, kind: object) -> None:
-        self._reporter.health(PART, status, output)
-        # The reporter logs a new status itself.
-        if status == self._status and kind != self._kind:
-            self._reporter.log("warning", f"placement: {output}")
-        self._status, self._kind = status, kind
+
+def request_id_of(changes: Sequence[Change], matters: Callable[[Change], bool]) -> str:
+    """Return the request id of the most recent change that matters and was caused by a call; "":
+    there is none. A change that an audit planned has no request id.
+    """
+    caused = (c.request_id for c in reversed(changes) if c.request_id and matters(c))
+    return next(caused, "")
 
 
 def _is_transient(problem: PlacementError) -> bool:

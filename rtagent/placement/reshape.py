@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.placement.consumers import ConsumerRecord
 from rtagent.placement.layout import (
-    Consumer,
     Layout,
     Pool,
     ProviderLayout,
@@ -50,7 +50,7 @@ class Reshape(Value, frozen=True, kw_only=True):
     """
 
     providers: Mapping[str, ProviderLayout]
-    consumers: Mapping[str, Consumer]
+    consumers: Mapping[str, ConsumerRecord]
     transfers: tuple[Transfer, ...]
 
 
@@ -235,7 +235,7 @@ class _Planner:
         }
         return replace(found, inventories={**kept, **added})
 
-    def _consumer(self, uuid: str) -> Consumer:
+    def _consumer(self, uuid: str) -> ConsumerRecord:
         found = self._now.consumers[uuid]
         quantities = {provider: Counter(part) for provider, part in found.allocations.items()}
         for each in self.transfers:

@@ -1,29 +1,51 @@
-"""Schedule: when the mirror runs its next round. Pure."""
+"""When the parts of Placement have their next turns: rounds of the mirror, writes of allocations,
+and audits. Pure. Times are seconds of one monotonic clock.
+
+The pause after a failure is not a retry of a call, and so not ``retrying``'s: the next turn does
+not repeat the requests that failed but starts from the state of that moment, changes arrive during
+the pause, and a request of a caller may end it at once. Such a pause has to be a point in time that
+a waiting thread can compare with others, not a sleep in a loop.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from rtagent.errors import PlacementError
 from rtagent.model.base import Value
-from rtagent.placement.jitter import shortened
+from rtagent.model.outbox import OutboxRow
 
 #: Seconds for which changes are gathered before the mirror looks at the state.
 GATHER = 0.5
-#: Seconds before the first round after a failure; doubled for each further failure.
+#: Seconds before the first turn after a failure; doubled for each further failure.
 FIRST_RETRY = 1.0
 #: The longest pause after a failure, in seconds.
 LAST_RETRY = 60.0
 
 
-class Schedule(Value, frozen=True, kw_only=True):
-    """Times are seconds of one monotonic clock. Each transition returns the schedule after it.
+def shortened(seconds: float, jitter: float) -> float:
+    """Return a pause of between half and all of its length, so that agents that have started
+    together do not send their requests together for ever.
 
-    The pause after a failure is not a retry of a call, and so not ``retrying``'s: the next round
-    does not repeat the requests that failed but starts from the state of that moment, changes
-    arrive during the pause, and `request` ends it at once. Such a pause has to be a point in time
-    that a waiting thread can compare with others, not a sleep in a loop.
+    :param jitter: 0 to 1; 1: all of it.
+    """
+    return seconds * (1 + jitter) / 2
+
+
+def pause_after(failures: int, longest: float, jitter: float) -> float:
+    """Return the pause after a failure, which is between half and all of its full length.
+
+    :param failures: in succession, before this one.
+    """
+    # The exponent is bounded: 2.0 ** 1100 overflows.
+    return shortened(min(longest, FIRST_RETRY * 2.0 ** min(failures, 30)), jitter)
+
+
+class Schedule(Value, frozen=True, kw_only=True):
+    """The rounds of the mirror. Each transition returns the schedule after it.
 
     :ivar behind_since: the time of the oldest change before the running round that Placement does
         not have, or None. A failed round counts as a change from its start: what it did not read
@@ -101,13 +123,11 @@ class Schedule(Value, frozen=True, kw_only=True):
         :param jitter: 0 to 1; the pause is between half and all of its full length, and so is the
             time until the next refresh if the round has read everything.
         """
-        # The exponent is bounded: 2.0 ** 1100 overflows.
-        pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures, 30))
         return replace(
             self._end(now, jitter),
             behind_since=_oldest(self.behind_since, self.started_at),
             failures=self.failures + 1,
-            not_before=now + shortened(pause, jitter),
+            not_before=now + pause_after(self.failures, LAST_RETRY, jitter),
         )
 
     def due(self, refresh: float) -> float:
@@ -135,3 +155,133 @@ class Schedule(Value, frozen=True, kw_only=True):
 
 def _oldest(known: float | None, now: float) -> float:
     return now if known is None else known
+
+
+class _Refusal(Value, frozen=True, kw_only=True):
+    revision: int
+    failures: int
+    not_before: float
+    error: PlacementError
+
+
+class Pauses:
+    """When allocations are tried again after a failure. For one thread at a time.
+
+    A failure that meets all consumers alike pauses all writes. A refusal pauses its consumer only,
+    until its allocation changes again, so that it does not keep the others waiting.
+
+    :ivar not_before: no request is sent before.
+    """
+
+    def __init__(self, jitter: Callable[[], float], longest: Callable[[], float]) -> None:
+        """:param longest: returns the longest pause in seconds."""
+        self.not_before = -math.inf
+        self._jitter, self._longest = jitter, longest
+        self._failures = 0
+        self._error: PlacementError | None = None
+        self._refusals: dict[str, _Refusal] = {}
+
+    @property
+    def error(self) -> PlacementError | None:
+        """Why something is not written, or None."""
+        refused = next((each.error for each in self._refusals.values()), None)
+        return self._error or refused
+
+    def due(self, row: OutboxRow) -> float:
+        """Return when a row may be written."""
+        refusal = self._refusals.get(row.consumer_uuid)
+        if refusal is None or refusal.revision != row.revision:
+            return self.not_before
+        return max(self.not_before, refusal.not_before)
+
+    def fail(self, error: PlacementError, now: float) -> None:
+        """Note a failure that meets all consumers alike."""
+        self.not_before = now + self._pause(self._failures)
+        self._failures, self._error = self._failures + 1, error
+
+    def refuse(
+        self, rows: Iterable[OutboxRow], errors: Mapping[str, PlacementError], now: float
+    ) -> None:
+        """Note that Placement refuses these consumers."""
+        for row in rows:
+            known = self._refusals.get(row.consumer_uuid)
+            same = known is not None and known.revision == row.revision
+            failures = known.failures if known is not None and same else 0
+            self._refusals[row.consumer_uuid] = _Refusal(
+                revision=row.revision,
+                failures=failures + 1,
+                not_before=now + self._pause(failures),
+                error=errors[row.consumer_uuid],
+            )
+
+    def keep(self, rows: Iterable[OutboxRow]) -> None:
+        """Forget the refusals of all but these rows."""
+        known = {row.consumer_uuid for row in rows}
+        self._refusals = {uuid: each for uuid, each in self._refusals.items() if uuid in known}
+
+    def succeed(self, rows: Iterable[OutboxRow]) -> None:
+        """Note that Placement answers, and has what these rows are about."""
+        self.not_before, self._failures, self._error = -math.inf, 0, None
+        for row in rows:
+            self._refusals.pop(row.consumer_uuid, None)
+
+    def _pause(self, failures: int) -> float:
+        return pause_after(failures, self._longest(), self._jitter())
+
+
+class AuditPlan(Value, frozen=True, kw_only=True):
+    """When allocations are compared with the claims.
+
+    :ivar audited_at: when the last regular audit began; None: there was none yet.
+    :ivar recheck_at: when the findings of that audit count, and are looked at once more; infinity:
+        there is nothing to look at.
+    :ivar requested_at: when an audit is due for another reason.
+    :ivar jitter: 0 to 1, see `shortened`: of the time until the next regular audit.
+    """
+
+    audited_at: float | None = None
+    recheck_at: float = math.inf
+    requested_at: float = math.inf
+    jitter: float = 1.0
+
+    def due(self, interval: float) -> float:
+        """Return when the next audit is due; infinity: never.
+
+        :param interval: the most seconds between regular audits; 0: only the first.
+        """
+        return min(self.recheck_at, self.requested_at, self._regularly(interval))
+
+    def request(self, at: float) -> AuditPlan:
+        """Audit at that time, too, because the policy has changed."""
+        return replace(self, requested_at=min(self.requested_at, at))
+
+    def after(
+        self, began: float, recheck: float | None, interval: float, jitter: float
+    ) -> AuditPlan:
+        """Return the plan after an audit.
+
+        What a recheck finds is not looked at once more: on a busy host each audit sees allocations
+        whose claims are about to be made.
+
+        :param recheck: when what the audit has found will count; None: it has found nothing new.
+        :param jitter: 0 to 1, if it was a regular audit: of the time until the next.
+        """
+        plan = replace(
+            self,
+            recheck_at=_later(self.recheck_at, began),
+            requested_at=_later(self.requested_at, began),
+        )
+        if began < self._regularly(interval):
+            return plan
+        recheck_at = math.inf if recheck is None else recheck
+        return replace(plan, audited_at=began, recheck_at=recheck_at, jitter=jitter)
+
+    def _regularly(self, interval: float) -> float:
+        if self.audited_at is None:
+            return -math.inf
+        return self.audited_at + shortened(interval or math.inf, self.jitter)
+
+
+def _later(due: float, began: float) -> float:
+    """Return when something is due after an audit: never, if the audit has done it."""
+    return math.inf if began >= due else due

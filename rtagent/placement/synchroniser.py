@@ -48,10 +48,15 @@ def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None
         return None
     if found["name"] != wanted.name:
         raise _name_differs(wanted, found["name"])
+    return read_contents(api, wanted.uuid)
+
+
+def read_contents(api: PlacementAPI, uuid: str) -> CurrentProvider:
+    """Read a provider that exists."""
     # The inventories are read last: they change most often, and each request after the read gives
     # other writers time.
-    traits = api.traits(wanted.uuid)
-    inventories = api.inventories(wanted.uuid)
+    traits = api.traits(uuid)
+    inventories = api.inventories(uuid)
     return CurrentProvider(
         generation=inventories["resource_provider_generation"],
         traits_generation=traits["resource_provider_generation"],
@@ -77,9 +82,14 @@ class Synchroniser:
     """For one thread at a time. It caches what Placement acknowledged and sends only changes."""
 
     def __init__(
-        self, api: PlacementAPI, ownership: Ownership, reporter: Reporter | None = None
+        self,
+        api: PlacementAPI,
+        ownership: Ownership,
+        reporter: Reporter | None = None,
+        give_way: Callable[[], None] = lambda: None,
     ) -> None:
-        self._api, self._ownership = api, ownership
+        """:param give_way: called before each provider."""
+        self._api, self._ownership, self._give_way = api, ownership, give_way
         self._reporter = (reporter or NullReporter()).named(__name__)
         self._current: dict[str, CurrentProvider] = {}
         self._looks_again = False
@@ -104,6 +114,7 @@ class Synchroniser:
             if self._looks_again:
                 self._forget_changed(tree)
             for provider in (*tree.providers, *obsolete_providers(self._ownership, tree)):
+                self._give_way()
                 problems += self.sync_provider(provider)
         except PlacementError as error:  # no response, or the ownership records cannot be read
             return Outcome(revision=tree.revision, problems=(error,))

@@ -7,17 +7,19 @@ was done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import os_resource_classes as orc
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.model.base import Value
+from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.model.node_state import NodeState
-from rtagent.model.provider_names import provider_name
+from rtagent.model.provider_names import provider_name, provider_uuid
 from rtagent.placement.adoption import (
     Adoption,
     AdoptionFile,
@@ -29,7 +31,17 @@ from rtagent.placement.adoption import (
     device_children,
 )
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.layout_reading import read_and_plan, records, reshape_documents
+from rtagent.placement.consumers import UNTYPED, ConsumerRecord, read_record
+from rtagent.placement.layout import (
+    Layout,
+    ProviderLayout,
+    Quantities,
+    WantedLayout,
+    consumers_with,
+    new_pools,
+    old_pools,
+    wanted_layout,
+)
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import (
     CUSTOM,
@@ -37,9 +49,10 @@ from rtagent.placement.provider import (
     CurrentProvider,
     Provider,
     Tree,
+    inventory_records,
 )
-from rtagent.placement.reshape import Refusal, Reshape
-from rtagent.placement.synchroniser import Synchroniser
+from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
+from rtagent.placement.synchroniser import Synchroniser, read_contents
 
 Listing = Sequence[Mapping[str, Any]]
 
@@ -149,7 +162,7 @@ class Takeover:
         if custom:
             self._api.ensure_classes(custom)
         try:
-            self._api.reshape(*reshape_documents(plan))
+            self._api.reshape(*_documents(plan))
         except PlacementError as error:
             if error.kwargs.get("status") != HTTPStatus.FORBIDDEN:
                 raise
@@ -181,11 +194,13 @@ def find(
     for child in present:
         if ownership.knows(child.uuid):
             own.append(child)
-        elif can_adopt((current := _read(api, child.uuid)).traits, wanted=child.name in names):
+            continue
+        current = read_contents(api, child.uuid)
+        if can_adopt(current.traits, wanted=child.name in names):
             own.append(child)
             owned.append(_adopted(child.uuid, child.name, node.uuid, current))
     if any(each["uuid"] == node.uuid for each in listing) and not ownership.knows(node.uuid):
-        current = _read(api, node.uuid)
+        current = read_contents(api, node.uuid)
         owned.append(_adopted(node.uuid, provider_name(node, ""), None, current))
     return FoundProviders(
         adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned)
@@ -226,14 +241,92 @@ def refused(refusal: Refusal) -> PlacementError:
     )
 
 
-def _read(api: PlacementAPI, uuid: str) -> CurrentProvider:
-    traits, inventories = api.traits(uuid), api.inventories(uuid)
-    return CurrentProvider(
-        generation=inventories["resource_provider_generation"],
-        traits_generation=traits["resource_provider_generation"],
-        inventories=records(inventories),
-        traits=frozenset(traits["traits"]),
+def read_and_plan(
+    api: PlacementAPI, state: NodeState, tree: Tree
+) -> tuple[Layout, Reshape | Refusal | None]:
+    """Read what is needed, and plan the reshape of a state's tree."""
+    wanted = wanted_layout(state, tree)
+    now = _with_allocations(api, state, _read_inventories(api, state, tree), wanted)
+    return now, plan_reshape(now, wanted)
+
+
+def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Layout:
+    """Read the inventories of this agent's providers: the root, and the children of devices."""
+    node, policy = state.node, state.policy.placement
+    listing = api.tree(node.uuid)
+    own = {provider.uuid for provider in tree.providers} | {
+        child.uuid
+        for child in device_children(node, listing)
+        if child.uuid == provider_uuid(node, policy, child.suffix)
+    }
+    return Layout(
+        providers={
+            each["uuid"]: ProviderLayout(
+                name=each["name"],
+                generation=found["resource_provider_generation"],
+                inventories=inventory_records.convert(found["inventories"]),
+            )
+            for each in listing
+            if each["uuid"] in own
+            for found in [api.inventories(each["uuid"])]
+        }
     )
+
+
+def _with_allocations(
+    api: PlacementAPI, state: NodeState, now: Layout, wanted: WantedLayout
+) -> Layout:
+    """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
+    moving = set(old_pools(now, wanted))
+    users = {user for pool in new_pools(now, wanted) for user in consumers_with(wanted, pool)}
+    if not moving and not users:
+        return now
+    names = {name for _, name in moving}
+    targets = {uuid for uuid, name in wanted.inventories if name in names}
+    listed: dict[str, Mapping[str, Quantities]] = {
+        uuid: {user: part["resources"] for user, part in found["allocations"].items()}
+        for uuid in sorted((targets | {uuid for uuid, _ in moving}) & now.providers.keys())
+        for found in [api.allocations(uuid)]
+    }
+    users |= {user for uuid, name in moving for user, part in listed[uuid].items() if name in part}
+    consumers = dict(_consumers(api, state, users))
+    providers = {
+        uuid: replace(
+            provider,
+            allocations={
+                # A consumer may have changed since its providers were read.
+                **{user: a for user, a in listed.get(uuid, {}).items() if user not in users},
+                **{u: c.allocations[uuid] for u, c in consumers.items() if uuid in c.allocations},
+            },
+        )
+        for uuid, provider in now.providers.items()
+    }
+    return Layout(providers=providers, consumers=consumers)
+
+
+def _consumers(
+    api: PlacementAPI, state: NodeState, uuids: Set[str]
+) -> Iterator[tuple[str, ConsumerRecord]]:
+    """Yield those that have allocations."""
+    for uuid in sorted(uuids):
+        record = read_record(api, uuid)
+        if record.consumer_type == UNTYPED:  # as Nova writes them
+            type_ = MIGRATION if uuid in state.migrations else INSTANCE
+            record = replace(record, consumer_type=type_)
+        if record.allocations:
+            yield uuid, record
+
+
+def _documents(plan: Reshape) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the inventories and the allocations of ``POST /reshaper``."""
+    inventories = {
+        uuid: {
+            "inventories": msgspec.to_builtins(each.inventories),
+            "resource_provider_generation": each.generation,
+        }
+        for uuid, each in plan.providers.items()
+    }
+    return inventories, {uuid: each.body(each.generation) for uuid, each in plan.consumers.items()}
 
 
 def _adopted(

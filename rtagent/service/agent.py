@@ -69,10 +69,8 @@ class Agent:
         parts.callback(node.write_log)
         for loop in node.loops:
             parts.start_loop(loop)
-        node.publisher.start()
-        parts.add("placement", node.publisher.stop)
-        node.allocation_writes.start()
-        parts.add("allocation-writes", node.allocation_writes.stop)
+        node.placement.start()
+        parts.add("placement", node.placement.stop)
         self._rpc = self._start_rpc(node, parts)
         loops = self._rpc.loops
         self._context.report.add(
@@ -118,9 +116,6 @@ class Agent:
                 hypervisor=hypervisor,
                 database=database,
                 placement=assembly.placement(conf),
-                allocation_audits=assembly.placement(conf),
-                allocation_calls=assembly.placement(conf),
-                allocation_writes=assembly.placement(conf),
                 schedulers=assembly.schedulers(conf),
                 notifications=assembly.notifications(conf, settings.default.host),
                 cpu_power=assembly.cpu_power(settings),

@@ -1,4 +1,4 @@
-"""AllocationAudits: compares allocations in Placement with the claims, on a thread of its own."""
+"""AllocationAudits: when allocations in Placement are compared with the claims."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
+from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.audit_plan import AuditPlan
+from rtagent.placement.client import use_request_id
+from rtagent.placement.schedule import AuditPlan
 from rtagent.ports import Store
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
@@ -42,39 +44,37 @@ GATHER = 2.0
 
 
 class AllocationAudits:
-    """The turns of the thread ``allocation-audit``.
-
-    If Placement stalls, only this thread waits.
-    """
+    """Audits, and looks at devices whose allocations may be missing. The turns are a thread's."""
 
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI | None,
+        api: PlacementAPI,
         node: EmbeddedNode,
         store: Store,
         publisher: Publisher,
+        wake: Callable[[], None],
+        give_way: Callable[[], None],
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """:param api: for this thread alone; None: nothing is published.
+        """:param wake: wakes the thread. :param give_way: see `AllocationAuditor`.
         :param jitter: returns a number from 0 to 1, called for each time until an audit.
         """
         self._context, self._node, self._publisher = context, node, publisher
-        self._jitter = jitter
+        self._jitter, self._wake = jitter, wake
         self._reporter = context.reporter.named(__name__)
         self._backoff = Backoff(last=LAST_RETRY)
         self._plan = AuditPlan()
         self._lock = threading.Lock()
         self._changed: set[str] = set()
         self._report: AuditReport | None = None
-        self._auditor = None if api is None else self._make(api, store)
+        self._auditor = self._make(api, store, give_way)
+        node.tracker.listen(self._listener)
 
-    def listener(self, changes: Sequence[Change]) -> bool:
+    def _listener(self, _state: NodeState, changes: Sequence[Change]) -> None:
         """Note the owners whose devices may lack their allocations now, and changes of the policy,
-        by which other devices may be published. Return whether the thread should wake.
+        by which other devices may be published.
         """
-        if self._auditor is None:  # nothing would read them
-            return False
         owners = {
             claim.owner_id
             for change in changes
@@ -88,19 +88,18 @@ class AllocationAudits:
                 if policy:
                     published = self._context.clock.monotonic() + PUBLISHED
                     self._plan = self._plan.request(published)
-        return bool(owners) or policy
+            self._wake()
 
     def turn(self) -> Rest:
         """Audit if that is due, else look at the owners whose devices have changed."""
-        if self._auditor is None:
-            return Rest()
         if not self._publisher.first_round_ended:
             return every(FIRST_LOOK)
         with self._lock:
             owners, self._changed = self._changed, set()
+        use_request_id("")
         try:
             if self._context.clock.monotonic() >= self._plan.due(self._interval):
-                self._audit(self._auditor)
+                self._audit()
             elif owners:
                 self._auditor.heal(owners)
         except (PlacementError, Unavailable) as error:
@@ -117,10 +116,9 @@ class AllocationAudits:
 
     def document(self) -> Mapping[str, Any]:
         """Return the last report, for the read API."""
-        report, auditor = self._report, self._auditor
-        if report is None or auditor is None:
+        if (report := self._report) is None:
             return NO_AUDIT
-        seen = auditor.history.by_consumer
+        seen = self._auditor.history.by_consumer
         allocations = [
             {
                 "consumer_uuid": each.consumer.uuid,
@@ -141,9 +139,7 @@ class AllocationAudits:
         }
 
     def measure(self, metrics: Metrics) -> None:
-        """Register the gauges, if there are audits."""
-        if self._auditor is None:
-            return
+        """Register the gauges."""
         for name, verdict in GAUGES.items():
             what = f"Consumers whose allocations on this node are {verdict}"
             metrics.gauge(name, what, self._counter(verdict))
@@ -155,9 +151,9 @@ class AllocationAudits:
     def _interval(self) -> float:
         return self._context.settings.current.placement.allocation_audit_interval
 
-    def _audit(self, auditor: AllocationAuditor) -> None:
+    def _audit(self) -> None:
         began = self._context.clock.monotonic()
-        report = auditor.run()
+        report = self._auditor.run()
         self._publisher.note_unclaimed(report.unclaimed)
         with self._lock:
             self._plan = self._plan.after(began, report.recheck, self._interval, self._jitter())
@@ -178,7 +174,9 @@ class AllocationAudits:
             parts.append(f"not corrected: {len(report.problems)}: {report.problems[0]}")
         self._reporter.health(PART, Status.WARN if parts else Status.PASS, "; ".join(parts))
 
-    def _make(self, api: PlacementAPI, store: Store) -> AllocationAuditor:
+    def _make(
+        self, api: PlacementAPI, store: Store, give_way: Callable[[], None]
+    ) -> AllocationAuditor:
         tracker = self._node.tracker
         view = NodeView(
             state=tracker.snapshot,
@@ -193,5 +191,6 @@ class AllocationAudits:
             self._context.clock,
             self._context.reporter,
             enqueue=tracker.unwritten.add,
-            republish=self._publisher.reread,
+            republish=self._publisher.mirror.forget,
+            give_way=give_way,
         )

@@ -1,4 +1,4 @@
-"""AllocationCalls: RPC calls that delete allocations, on a thread of their own."""
+"""AllocationCalls: RPC calls that delete allocations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_parts import change_parts, tree_providers
+from rtagent.placement.client import use_request_id
+from rtagent.placement.consumers import change_parts, tree_providers
 from rtagent.placement.deletions import unneeded_consumers
-from rtagent.placement.loading import not_configured
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
@@ -38,18 +38,17 @@ class AllocationCalls:
     A caller waits for a bounded time. Its thread is not the one that waits for Placement.
     """
 
-    def __init__(self, context: NodeContext, api: PlacementAPI | None, node: EmbeddedNode) -> None:
-        """:param api: for this thread alone; None: nothing is published."""
-        self._api, self._tracker = api, node.tracker
-        self._reporter = context.reporter.named(__name__)
-        self._jobs: queue.SimpleQueue[tuple[Future[None], str, DeletionReason]] = (
-            queue.SimpleQueue()
-        )
-        self._wake: Callable[[], None] = lambda: None
-
-    def attach(self, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        api: PlacementAPI,
+        node: EmbeddedNode,
+        wake: Callable[[], None],
+    ) -> None:
         """:param wake: wakes the thread that makes the calls."""
-        self._wake = wake
+        self._api, self._tracker, self._wake = api, node.tracker, wake
+        self._reporter = context.reporter.named(__name__)
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     def delete(self, instance_uuid: str, reason: DeletionReason) -> None:
         """Delete this node's part of what an instance has that has left. Idempotent.
@@ -58,8 +57,6 @@ class AllocationCalls:
         :raises PlacementError: it is not deleted; `PlacementUnavailable`: a repetition may succeed.
         :raises StoreUnavailable: NodeNotReady: it is not known which claims there are.
         """
-        if self._api is None:
-            raise not_configured()
         unneeded_consumers(self._state, instance_uuid, reason)
         job: Future[None] = Future()
         self._jobs.put((job, instance_uuid, reason))
@@ -74,6 +71,7 @@ class AllocationCalls:
 
     def turn(self) -> Rest:
         """Make the calls that wait."""
+        use_request_id("")
         while not self._jobs.empty():
             job, instance_uuid, reason = self._jobs.get()
             if not job.set_running_or_notify_cancel():
@@ -98,8 +96,6 @@ class AllocationCalls:
         return self._tracker.snapshot()
 
     def _delete(self, instance_uuid: str, reason: DeletionReason) -> None:
-        assert self._api is not None
-
         def nothing(now: AllocatedConsumer) -> Parts | None:
             consumers = unneeded_consumers(self._state, instance_uuid, reason)
             return {} if now.uuid in consumers else None
@@ -109,7 +105,7 @@ class AllocationCalls:
             shared = self._state.policy.placement.disk_provider
             changed = change_parts(self._api, uuid, providers, nothing, shared=shared)
             if changed is not None:
-                what = quantities(changed.before)
+                what = quantities(changed.allocations)
                 self._reporter.log(
                     "info",
                     f"placement: deleted the allocation of {uuid} here ({what}), because instance"

@@ -53,9 +53,7 @@ class Database(Value, frozen=True, kw_only=True):
 class Adapters(Value, frozen=True, kw_only=True):
     """The adapters of a node agent.
 
-    :ivar placement: None if nothing is published. :ivar allocation_audits: the same for the thread
-        that audits allocations. :ivar allocation_calls: for the one that deletes them for callers.
-        :ivar allocation_writes: for the one that writes them.
+    :ivar placement: None if nothing is published.
     :ivar schedulers: for the thread that reports to them.
     :ivar notifications: for the thread that publishes events; None: it publishes nothing.
     """
@@ -63,9 +61,6 @@ class Adapters(Value, frozen=True, kw_only=True):
     hypervisor: Hypervisor
     database: Database
     placement: PlacementAPI | None
-    allocation_audits: PlacementAPI | None
-    allocation_calls: PlacementAPI | None
-    allocation_writes: PlacementAPI | None
     schedulers: BoundedCasts
     notifications: EventSender | None
     cpu_power: CpuPower

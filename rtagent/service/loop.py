@@ -1,4 +1,4 @@
-"""Loop: a thread that repeats a turn, with pauses that a wake-up shortens."""
+"""Loop: a thread that repeats turns, with pauses that a wake-up shortens."""
 
 from __future__ import annotations
 
@@ -65,35 +65,80 @@ def every(seconds: float) -> Rest:
     return Rest(at_least=seconds, at_most=seconds)
 
 
-class Loop:
-    """A thread of turns. Thread-safe.
+class Turn:
+    """A work that a `Loop` repeats. Thread-safe.
 
-    A turn that raises is reported as a failure of the part ``<name>-thread``, and is repeated with
-    back-off.
+    :ivar since: when the turn has begun, or when the next one is due.
     """
 
-    def __init__(
-        self, name: str, turn: Callable[[], Rest], clock: Clock, reporter: Reporter
-    ) -> None:
-        self.name = name
-        self._turn, self._clock, self._reporter = turn, clock, reporter.named(__name__)
-        self._backoff = Backoff()
-        self._changed = threading.Condition()
-        self._stopping = self._woken = self._failed = False
-        # The time at which the current turn has begun, or at which the next one is due.
-        self._since = clock.monotonic()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Run the first turn at once."""
-        self._since = self._clock.monotonic()
-        self._thread.start()
+    def __init__(self, name: str, run: Callable[[], Rest], now: float, wake: threading.Condition):
+        self.name, self.run = name, run
+        self.backoff, self.failed = Backoff(), False
+        self.woken, self.since = False, now
+        self._changed, self._not_before = wake, now
 
     def wake(self) -> None:
         """Run the next turn as soon as the current rest allows."""
         with self._changed:
-            self._woken = True
+            self.woken = True
             self._changed.notify_all()
+
+    def rest(self, rest: Rest, now: float) -> None:
+        """Plan the next turn."""
+        self._not_before, self.since = now + rest.at_least, now + rest.at_most
+
+    @property
+    def due(self) -> float:
+        """When the next turn is to run."""
+        return self._not_before if self.woken else self.since
+
+
+class Loop:
+    """A thread that repeats turns. Of several that are due, the one that was added first is the
+    most urgent and runs first. Thread-safe.
+
+    A turn that raises is reported as a failure of the part ``<name>-thread``, and is repeated with
+    back-off. The others go on.
+    """
+
+    def __init__(
+        self, name: str, turn: Callable[[], Rest] | None, clock: Clock, reporter: Reporter
+    ) -> None:
+        """:param turn: None: turns are added later, before the start."""
+        self.name = name
+        self._clock, self._reporter = clock, reporter.named(__name__)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._turns: list[Turn] = []
+        self._running = 0  # the index of the running turn
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        if turn is not None:
+            self.add(name, turn)
+
+    def add(self, name: str, run: Callable[[], Rest]) -> Turn:
+        """Add a turn that is less urgent than those before. Its first run is due at the start."""
+        self._turns.append(Turn(name, run, self._clock.monotonic(), self._changed))
+        return self._turns[-1]
+
+    def start(self) -> None:
+        """Run the first turns at once."""
+        for turn in self._turns:
+            turn.rest(Rest(at_most=0.0), self._clock.monotonic())
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Run each turn as soon as its current rest allows."""
+        for turn in self._turns:
+            turn.wake()
+
+    def give_way(self) -> None:
+        """Run the turns that are due and more urgent than the running one, which calls this between
+        two of its steps.
+        """
+        running = self._running
+        while (index := self._most_urgent(running)) is not None:
+            self._run_turn(index)
+        self._running = running
 
     def ask_to_stop(self) -> None:
         """Run no further turn."""
@@ -110,42 +155,50 @@ class Loop:
 
     @property
     def overdue(self) -> float:
-        """The seconds since the start of the current turn, or since the time at which the next turn
-        was due.
+        """The seconds since the start of the current turn, or since the time at which a turn was
+        due.
         """
-        return max(0.0, self._clock.monotonic() - self._since)
+        now = self._clock.monotonic()
+        return max(0.0, *(now - turn.since for turn in self._turns))
 
     def _run(self) -> None:
-        while not self._stopping:
-            self._since = self._clock.monotonic()
-            with self._changed:
-                self._woken = False
-            self._wait(self._run_turn())
+        while (index := self._wait()) is not None:
+            self._run_turn(index)
 
-    def _run_turn(self) -> Rest:
-        try:
-            rest = self._turn()
-        except Exception as error:  # the outermost loop of a thread
-            pause = self._backoff.pause()
-            self._failed = True
-            self._reporter.health(f"{self.name}-thread", "fail", repr(error))
-            self._reporter.log("error", f"{self.name}: {error!r} {_where(error)}")
-            return every(pause)
-        if self._failed:
-            self._failed = False
-            self._backoff.reset()
-            self._reporter.health(f"{self.name}-thread", "pass")
-        return rest
+    def _most_urgent(self, end: int) -> int | None:
+        """Return the first turn before `end` that is due."""
+        now = self._clock.monotonic()
+        if self._stopping:
+            return None
+        return next((n for n, turn in enumerate(self._turns[:end]) if turn.due <= now), None)
 
-    def _wait(self, rest: Rest) -> None:
-        ended = self._clock.monotonic()
+    def _wait(self) -> int | None:
+        """Wait until a turn is due, and return its index; None: the loop stops."""
         with self._changed:
-            self._since = ended + rest.at_most
-            self._changed.wait_for(lambda: self._stopping, rest.at_least)
-            left = max(0.0, rest.at_most - (self._clock.monotonic() - ended))
-            self._changed.wait_for(
-                lambda: self._stopping or self._woken, min(left, threading.TIMEOUT_MAX)
-            )
+            while not self._stopping:
+                if (index := self._most_urgent(len(self._turns))) is not None:
+                    return index
+                first = min(range(len(self._turns)), key=lambda n: self._turns[n].due)
+                left = self._turns[first].due - self._clock.monotonic()
+                if not self._changed.wait(min(left, threading.TIMEOUT_MAX)):
+                    return first
+        return None
+
+    def _run_turn(self, index: int) -> None:
+        turn, self._running = self._turns[index], index
+        turn.since, turn.woken = self._clock.monotonic(), False
+        try:
+            rest = turn.run()
+        except Exception as error:  # the outermost loop of a thread
+            rest, turn.failed = every(turn.backoff.pause()), True
+            self._reporter.health(f"{turn.name}-thread", "fail", repr(error))
+            self._reporter.log("error", f"{turn.name}: {error!r} {_where(error)}")
+        else:
+            if turn.failed:
+                turn.failed = False
+                turn.backoff.reset()
+                self._reporter.health(f"{turn.name}-thread", "pass")
+        turn.rest(rest, self._clock.monotonic())
 
 
 def _where(error: Exception) -> str:

@@ -24,9 +24,6 @@ from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.service import node_sections
 from rtagent.service.admission import Admission
-from rtagent.service.allocation_audits import AllocationAudits
-from rtagent.service.allocation_calls import AllocationCalls
-from rtagent.service.allocation_writes import AllocationWrites
 from rtagent.service.announced import AuditEvents, of_metrics, of_refusal
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
@@ -44,10 +41,10 @@ from rtagent.service.monitors import Monitors
 from rtagent.service.node_gauges import measure_node
 from rtagent.service.notifications import Notifications
 from rtagent.service.page_sources import page_sources
+from rtagent.service.placement import NoPlacement, Placement
 from rtagent.service.power import Power
 from rtagent.service.process_gauges import measure_process
 from rtagent.service.provider_file_checks import ProviderFileChecks
-from rtagent.service.publisher import Publisher
 from rtagent.service.recovery import Recovery
 from rtagent.service.state_report import StateReport
 from rtagent.service.trust import authentication
@@ -68,9 +65,7 @@ class NodeAgent:
 
     :ivar in_flight: the RPC calls that are being served.
     :ivar duplicates: whether another agent serves this host name.
-    :ivar publisher: publishes the node to Placement.
-    :ivar monitors: measures the host.
-    :ivar allocation_writes: writes the allocations of its claims there.
+    :ivar placement: what it does in Placement. :ivar monitors: measures the host.
     """
 
     def __init__(
@@ -114,7 +109,7 @@ class NodeAgent:
         database = adapters.database
         self._heartbeat = Heartbeat(context, database.registry, node.tracker, database.faults)
         self._build_failures = BuildFailures(context, self._heartbeat, node.node.host)
-        self._make_placement_parts(context)
+        self.placement = self._make_placement(context)
         self.monitors = Monitors(
             context, adapters.hypervisor, node.tracker.snapshot, database.write_metrics
         )
@@ -147,19 +142,11 @@ class NodeAgent:
             self.monitors.current,
         )
 
-    def _make_placement_parts(self, context: NodeContext) -> None:
-        """Build the parts that read and write Placement."""
-        adapters, node = self._adapters, self._node
-        self.publisher = Publisher(
-            context, adapters.placement, node, self._admission, self._heartbeat
-        )
-        self._allocation_audits = AllocationAudits(
-            context, adapters.allocation_audits, node, adapters.database.store, self.publisher
-        )
-        self._allocation_calls = AllocationCalls(context, adapters.allocation_calls, node)
-        self.allocation_writes = AllocationWrites(
-            context, adapters.allocation_writes, node, self.publisher
-        )
+    def _make_placement(self, context: NodeContext) -> Placement | NoPlacement:
+        api, store = self._adapters.placement, self._adapters.database.store
+        if api is None:
+            return NoPlacement()
+        return Placement(context, api, self._node, store, self._admission, self._heartbeat)
 
     def _make_event_parts(self, context: NodeContext) -> None:
         """Build the parts that publish events, and that show them."""
@@ -184,8 +171,6 @@ class NodeAgent:
             "log": self._write_log,
             "power": self._power.turn,
             "audit": self._audits.turn,
-            "allocation-audit": self._allocation_audits.turn,
-            "allocation-calls": self._allocation_calls.turn,
             "monitors": self.monitors.turn,
             "host-reports": self._host_reports.turn,
             "events": self._events.turn,
@@ -195,7 +180,6 @@ class NodeAgent:
             name: Loop(name, turn, context.clock, context.reporter) for name, turn in turns.items()
         }
         self._recovery.attach(loops["recovery"].wake)
-        self._allocation_calls.attach(loops["allocation-calls"].wake)
         self._host_reports.attach(loops["host-reports"].wake)
         self._build_failures.attach(loops["heartbeat"].wake)
         self._events.attach(loops["events"].wake, loops["notifications"].wake)
@@ -205,7 +189,7 @@ class NodeAgent:
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """Every thread but the publisher's, in the order in which they start."""
+        """Every thread but that of Placement, in the order in which they start."""
         return tuple(self._loops.values())
 
     @property
@@ -229,9 +213,9 @@ class NodeAgent:
             self.in_flight,
             guest,
             PlacementCalls(
-                sync=self._sync_placement,
-                delete_allocation=self._allocation_calls.delete,
-                confirm=self.allocation_writes.confirm,
+                sync=self.placement.sync,
+                delete_allocation=self.placement.delete,
+                confirm=self.placement.confirm,
             ),
             self._power.settle,
             self.duplicates,
@@ -250,7 +234,7 @@ class NodeAgent:
             checks=self._telemetry.checks,
             creation_error=lambda: self._admission.why_closed,
             registry=self._telemetry.metrics.registry,
-            allocations=self._allocation_audits.document,
+            allocations=self.placement.document,
             events=self._events.tail,
             measured=self.monitors.current,
             hung=hung,
@@ -270,10 +254,9 @@ class NodeAgent:
         tracker, timeline = self._node.tracker, self._telemetry.timeline
         report.add("Status", lambda: [self.status()])
         report.add("Claims", lambda: node_sections.claims(tracker))
-        report.add(
-            "Lock and queues", lambda: node_sections.queues(tracker, self.in_flight, self.loops)
-        )
-        report.add("Outboxes", lambda: node_sections.outboxes(tracker, self.allocation_writes))
+        loops = [*self.loops, *self.placement.loops]
+        report.add("Lock and queues", lambda: node_sections.queues(tracker, self.in_flight, loops))
+        report.add("Outboxes", lambda: node_sections.outboxes(tracker, self.placement))
         report.add("Last audits", lambda: node_sections.audits(timeline))
 
     def status(self) -> str:
@@ -294,12 +277,11 @@ class NodeAgent:
         """React to new settings, which are already in force."""
         self._authentication.reload()
         reload_credentials()
-        for name in ("heartbeat", "recovery", "power", "monitors", "allocation-audit"):
+        for name in ("heartbeat", "recovery", "power", "monitors"):
             self._loops[name].wake()
         self._host_reports.changed()
         self._audit("reload")
-        self.publisher.reread()
-        self.allocation_writes.recheck()
+        self.placement.reload()
 
     def log_orphans(self) -> None:
         """Log every domain that has no claim, for a database that was begun anew."""
@@ -326,11 +308,11 @@ class NodeAgent:
         self._power.begin()
         self._loops["power"].wake()
         self._queue.put(READY)
-        self.publisher.wake()
+        self.placement.wake()
         self._host_reports.changed()
 
     def lost(self) -> None:
-        self.publisher.wake()
+        self.placement.wake()
         self._host_reports.changed()
 
     def returned(self) -> None:
@@ -342,7 +324,7 @@ class NodeAgent:
 
     def service_changed(self) -> None:
         self._admission.forced_down(self._heartbeat.why_forced_down)
-        self.publisher.wake()
+        self.placement.wake()
         self._host_reports.changed()
 
     def fatal(self, error: RtAgentError) -> None:
@@ -353,7 +335,7 @@ class NodeAgent:
     def _duplicated(self, error: DuplicateHost | None) -> None:
         """React to another agent with this host name, or to its end (None)."""
         self._admission.duplicated(error)
-        self.publisher.wake()
+        self.placement.wake()
         self._host_reports.changed()
 
     def _noticed(self, event: str) -> None:
@@ -374,13 +356,6 @@ class NodeAgent:
             self._loops["events"].wake()
         if self._power.managed:
             self._loops["power"].wake()
-        if self._allocation_audits.listener(changes):
-            self._loops["allocation-audit"].wake()
-
-    def _sync_placement(self) -> int:
-        revision = self.publisher.sync()
-        self.allocation_writes.recheck()
-        return revision
 
     def _audit(self, cause: str) -> None:
         self._audits.add_cause(cause)
@@ -395,7 +370,5 @@ class NodeAgent:
         self._draining.measure(metrics)
         measure_process(metrics, "rtagentd", self.in_flight, self._adapters.database.sql_errors)
         measure_node(metrics, self._node.tracker, self._audits, self.monitors, self._clock)
-        self.publisher.measure(metrics)
-        self._allocation_audits.measure(metrics)
-        self.allocation_writes.measure(metrics)
+        self.placement.measure(metrics)
         self._notifications.measure(metrics)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rtagent.model.claim import Claim
 from rtagent.model.timeline import AUDIT
 from rtagent.rpc.in_flight import InFlight
-from rtagent.service.allocation_writes import AllocationWrites
 from rtagent.service.loop import Loop
+from rtagent.service.placement import NoPlacement, Placement
 from rtagent.telemetry.timeline import Timeline
 from rtagent.tracker import ResourceTracker
 
@@ -39,10 +39,10 @@ def queues(tracker: ResourceTracker, in_flight: InFlight, loops: Iterable[Loop])
         yield f"thread {loop.name}: late by {loop.overdue:.1f} s"
 
 
-def outboxes(tracker: ResourceTracker, writes: AllocationWrites) -> Iterator[str]:
+def outboxes(tracker: ResourceTracker, placement: Placement | NoPlacement) -> Iterator[str]:
     """Yield the allocations that have to be written to Placement."""
-    rows = writes.unwritten()
-    why = f": {writes.error}" if writes.error else ""
+    rows = placement.unwritten()
+    why = f": {placement.error}" if placement.error else ""
     yield f"allocations to write: {len(rows)} of {len(tracker.snapshot().outbox)} rows{why}"
     for row in rows:
         yield f"{row.consumer_uuid} at revision {row.revision}, since {row.at:%Y-%m-%dT%H:%M:%SZ}"

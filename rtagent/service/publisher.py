@@ -1,8 +1,8 @@
-"""Publisher: publish the node to Placement, if that is configured."""
+"""Publisher: publish the node to Placement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
@@ -14,7 +14,6 @@ from rtagent.errors import (
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.loading import not_configured
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
@@ -29,37 +28,47 @@ SYNC_TIMEOUT = 20.0
 
 
 class Publisher:
-    """The mirror to Placement with its own thread, or no mirror."""
+    """The mirror to Placement.
+
+    :ivar mirror: its turns are a thread's.
+    """
 
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI | None,
+        api: PlacementAPI,
         node: EmbeddedNode,
         admission: Admission,
         heartbeat: Heartbeat,
+        wake: Callable[[], None],
+        give_way: Callable[[], None],
     ) -> None:
-        """:param api: None if nothing is to be published."""
+        """:param wake: wakes the thread. :param give_way: see `PlacementMirror`."""
         self._context, self._node = context, node
         self._admission, self._heartbeat = admission, heartbeat
-        self._takeover: Takeover | None = None
         self._unclaimed: Mapping[str, Mapping[str, int]] = {}
-        self._ownership = OwnershipFile(context.settings.current.default.state_path)
-        self._mirror = None if api is None else self._make(api)
-
-    def start(self) -> None:
-        """Start to publish."""
-        if self._mirror is not None:
-            self._mirror.start()
-
-    def stop(self) -> bool:
-        """Start no further request. Return whether the request in flight has ended in time."""
-        return self._mirror is None or self._mirror.stop()
-
-    def wake(self) -> None:
-        """Publish soon, because something may have changed."""
-        if self._mirror is not None:
-            self._mirror.wake()
+        state_path = context.settings.current.default.state_path
+        self._ownership = OwnershipFile(state_path)
+        self._takeover = Takeover(
+            api,
+            self._ownership,
+            AdoptionFile(state_path),
+            lambda: self._node.state,
+            self.wanted,
+            self._adopt,
+        )
+        self.mirror = PlacementMirror(
+            api,
+            self.wanted,
+            self._ownership,
+            context.clock,
+            context.reporter,
+            wake=wake,
+            give_way=give_way,
+            prepare=self._takeover.prepare,
+            refresh=self._refresh,
+        )
+        node.tracker.listen(self.mirror.listener)
 
     def note_unclaimed(self, unclaimed: Mapping[str, Mapping[str, int]]) -> None:
         """Reserve less from now on, because consumers without a claim have allocations of the root.
@@ -68,37 +77,26 @@ class Publisher:
         """
         if unclaimed != self._unclaimed:
             self._unclaimed = unclaimed
-            self.wake()
-
-    def reread(self) -> None:
-        """Read everything from Placement again and publish, because the options may
-        have changed.
-        """
-        if self._mirror is not None:
-            self._mirror.forget()
+            self.mirror.wake()
 
     def sync(self) -> int:
         """Read everything again and publish. Return the revision that Placement then shows.
 
-        :raises PlacementError: nothing is published, or Placement is not up to date in time.
+        :raises PlacementError: Placement is not up to date in time.
         :raises NodeNotReady: there was no good audit yet.
         """
-        if self._mirror is None:
-            raise not_configured()
-        self._mirror.sync_now(SYNC_TIMEOUT, anew=True)
-        if self._mirror.revision < 0:
+        self.mirror.sync_now(SYNC_TIMEOUT, anew=True)
+        if self.mirror.revision < 0:
             raise NodeNotReady("what to publish is known after the first audit")
-        return self._mirror.revision
+        return self.mirror.revision
 
     @property
     def first_round_ended(self) -> bool:
         """Whether the tree has been published once, or could not be, after Placement has got the
         layout of the tree.
         """
-        mirror, takeover = self._mirror, self._takeover
-        if mirror is None or takeover is None or not takeover.done:
-            return False
-        return mirror.revision >= 0 or mirror.error is not None
+        mirror = self.mirror
+        return self._takeover.done and (mirror.revision >= 0 or mirror.error is not None)
 
     def owns(self, uuid: str) -> bool:
         """Whether the agent has created or adopted a provider that Placement still has.
@@ -117,49 +115,19 @@ class Publisher:
         tracker = self._node.tracker
         return not (tracker.restored or tracker.fault or self._admission.duplicate)
 
-    @property
-    def pushing(self) -> bool:
-        """Whether inventories are being published."""
-        return self._mirror is not None and self._mirror.running
-
     def measure(self, metrics: Metrics) -> None:
-        """Register the gauges of the mirror, if there is one."""
-        if (mirror := self._mirror) is not None:
-            metrics.gauge(
-                "placement_lag_seconds",
-                "How long Placement has not shown a change, or could not be read again when that"
-                " was due",
-                lambda: mirror.seconds_behind,
-            )
-            metrics.gauge(
-                "placement_revision",
-                "The node's revision that Placement shows; -1: none yet",
-                lambda: mirror.revision,
-            )
-
-    def _make(self, api: PlacementAPI) -> PlacementMirror:
-        context = self._context
-        state_path = context.settings.current.default.state_path
-        ownership = self._ownership
-        self._takeover = Takeover(
-            api,
-            ownership,
-            AdoptionFile(state_path),
-            lambda: self._node.state,
-            self.wanted,
-            self._adopt,
+        """Register the gauges of the mirror."""
+        metrics.gauge(
+            "placement_lag_seconds",
+            "How long Placement has not shown a change, or could not be read again when that was"
+            " due",
+            lambda: self.mirror.seconds_behind,
         )
-        mirror = PlacementMirror(
-            api,
-            self.wanted,
-            ownership,
-            context.clock,
-            context.reporter,
-            prepare=self._takeover.prepare,
-            refresh=self._refresh,
+        metrics.gauge(
+            "placement_revision",
+            "The node's revision that Placement shows; -1: none yet",
+            lambda: self.mirror.revision,
         )
-        self._node.tracker.listen(mirror.listener)
-        return mirror
 
     def wanted(self) -> Tree | None:
         """The content that Placement should show; None before the first good audit."""

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.allocating_agents import AllocatingAgent, settle
 from tests.support.hosts import ManualClock, uid
 from tests.support.lives import GUESTS, HOSTS, Lives

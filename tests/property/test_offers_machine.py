@@ -19,11 +19,11 @@ from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.offers import resolve
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.tree import build
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.device_states import audited, device_host, policy, seen
 from tests.support.hosts import NODE, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu

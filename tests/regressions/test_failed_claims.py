@@ -26,11 +26,11 @@ from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Topology
 from rtagent.pci.allocations import device_allocations
 from rtagent.placement import tree
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.schedule import GATHER
 from rtagent.state.compute_node import compute_node
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import (
     GUEST,
     LEASE,

@@ -42,7 +42,6 @@ class AllocatingAgent(Agent):
             state=self.tracker.snapshot,
             ready=lambda: True,
             owns=lambda uuid: False,
-            pushing=lambda: False,
             enqueue=self.tracker.unwritten.add,
             remove=self.tracker.unwritten.remove,
         )

@@ -11,9 +11,9 @@ from rtagent.model.consumers import consumers_of
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.ports import Clock, NullReporter
 from rtagent.testing.memory_store import MemoryStore
+from rtagent.testing.placement import MemoryPlacement
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, ManualClock
 from tests.support.trackers import tracker_on
@@ -75,7 +75,6 @@ class OutboxSetup:
         self.store = store or MemoryStore()
         self.api: Any = api or prepare(MemoryPlacement())
         self.ready = self.removals = True
-        self.pushing = False
         self.reporter = RecordingReporter()
         self.restart()
 
@@ -87,7 +86,6 @@ class OutboxSetup:
             state=self.tracker.snapshot,
             ready=lambda: self.ready,
             owns=lambda uuid: False,
-            pushing=lambda: self.pushing,
             enqueue=self.tracker.unwritten.add,
             remove=self._remove,
         )

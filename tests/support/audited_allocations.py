@@ -81,6 +81,7 @@ class AuditedNode:
         self.trusted = True
         self.enqueued: list[str] = []
         self.republished = 0
+        self.more_urgent: Callable[[], object] = lambda: None
         self._synchroniser = Synchroniser(self.api, MemoryOwnership())
         self.sync()
         self.restart()
@@ -118,7 +119,11 @@ class AuditedNode:
             NullReporter(),
             enqueue=self._enqueue,
             republish=self._republish,
+            give_way=self._give_way,
         )
+
+    def _give_way(self) -> None:
+        self.more_urgent()
 
     def tree(self) -> Tree:
         found = tree.build(self.agent.state, disabled=False, hypervisor_up=True)

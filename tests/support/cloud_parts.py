@@ -18,10 +18,10 @@ from rtagent.model.request import Allocation
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Server
 from rtagent.placement.candidates import PlacementCandidates
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.scheduler.selection import Selection, Selections
+from rtagent.testing.placement import MemoryPlacement
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
 from tests.support.server_records import MemoryServerStore

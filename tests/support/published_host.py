@@ -146,7 +146,6 @@ class PublishedHost(Agent):
             state=self.tracker.snapshot,
             ready=lambda: True,
             owns=self._ownership.knows,
-            pushing=lambda: False,
             enqueue=self.tracker.unwritten.add,
             remove=self.tracker.unwritten.remove,
         )

@@ -16,7 +16,7 @@ from rtagent.conductor.run import Run
 from rtagent.errors import PlacementConflict, RtAgentError
 from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.placement.client import CONCURRENT_UPDATE
-from rtagent.placement.consumer_writer import ATTEMPTS, INTERRUPTED, NO_IDENTITY
+from rtagent.placement.consumers import ATTEMPTS, INTERRUPTED, NO_IDENTITY
 
 _Consumers = Mapping[str, Mapping[str, Any]]
 #: The generation of a consumer after its first write.

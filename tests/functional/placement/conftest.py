@@ -17,7 +17,6 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
 from tests.servers import Placement
@@ -25,6 +24,7 @@ from tests.servers.placement import Request
 from tests.support.agents import GUEST, OTHER
 from tests.support.audited_allocations import AuditedNode
 from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
+from tests.support.running_mirror import RunningMirror
 
 #: Seconds; nothing here takes as long.
 PATIENCE = 120.0
@@ -46,7 +46,7 @@ class MirroredNode:
         self.disabled = False
         self.refresh = 0.0
         self.auth: BaseAuthPlugin = token_endpoint.Token(server.url, server.token)
-        self.mirrors: list[PlacementMirror] = []
+        self.mirrors: list[RunningMirror] = []
 
     # -- the agent --
 
@@ -54,9 +54,9 @@ class MirroredNode:
         keystone = session.Session(auth=self.auth, timeout=timeout)
         return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
 
-    def start(self, timeout: float = PATIENCE) -> PlacementMirror:
+    def start(self, timeout: float = PATIENCE) -> RunningMirror:
         """Start a mirror, as a start of the agent does."""
-        mirror = PlacementMirror(
+        mirror = RunningMirror(
             self.client(timeout),
             self.wanted,
             OwnershipFile(self.state_path),

@@ -8,7 +8,6 @@ from rtagent.audit import Auditor
 from rtagent.embedded import SystemClock
 from rtagent.model.observation import Domain
 from rtagent.placement import tree
-from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
 from rtagent.testing.hypervisor import FakeHypervisor
@@ -16,6 +15,7 @@ from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.support.hosts import NODE, TOPOLOGY, call, request, uid
+from tests.support.running_mirror import RunningMirror
 from tests.support.trackers import enroll
 
 
@@ -28,7 +28,7 @@ class Agent:
         self.host = FakeHypervisor(TOPOLOGY)
         self.tracker = ResourceTracker(store, clock, enroll(store))
         self.auditor = Auditor(self.tracker, self.host, clock)
-        self.mirror = PlacementMirror(node.client(timeout=2), self.wanted, MemoryOwnership(), clock)
+        self.mirror = RunningMirror(node.client(timeout=2), self.wanted, MemoryOwnership(), clock)
         self.tracker.listen(self.mirror.listener)
         self.auditor.run("start")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import PlacementConflict, PlacementError
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import uid
 
 RECORD = {

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import GUEST, LARGE, SMALL, facts
 from tests.support.allocating_agents import AllocatingAgent, settle
 from tests.support.hosts import ManualClock, uid

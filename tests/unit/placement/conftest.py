@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.audited_allocations import AuditedNode
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.placement.consumers import ConsumerRecord
 from rtagent.placement.layout import (
-    Consumer,
     Layout,
     Pool,
     ProviderLayout,
@@ -20,10 +20,10 @@ VGPU, GPU_CLASS = "VGPU", "CUSTOM_PCI_10DE_13F1"
 CLASSES = frozenset({VGPU, GPU_CLASS})
 
 
-def consumers(**allocations: Mapping[str, Quantities]) -> dict[str, Consumer]:
+def consumers(**allocations: Mapping[str, Quantities]) -> dict[str, ConsumerRecord]:
     """Return consumers by name, each with a generation of its own."""
     return {
-        name: Consumer(
+        name: ConsumerRecord(
             generation=number,
             project_id=f"project-{name}",
             user_id="user",
@@ -36,7 +36,7 @@ def consumers(**allocations: Mapping[str, Quantities]) -> dict[str, Consumer]:
 
 def layout(
     inventories: Mapping[str, Mapping[str, InventoryRecord]],
-    known: Mapping[str, Consumer] | None = None,
+    known: Mapping[str, ConsumerRecord] | None = None,
 ) -> Layout:
     """Return a layout whose providers have the allocations of these consumers."""
     known = known or {}

@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.placement.aggregate_mirror import ATTEMPTS, AggregateMirror
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import uid
 
 P1, P2, GONE = uid(1), uid(2), uid(3)

@@ -21,6 +21,19 @@ def test_the_allocation_of_a_claim_matches(node):
     assert node.parts(GUEST) == {node.uuid: AMOUNTS}
 
 
+def test_an_audit_gives_way_before_each_provider_and_each_correction(make_node):
+    node = make_node(YES)
+    node.agent.release(node.agent.run())
+    node.run()
+    node.allocate(GUEST, AMOUNTS)
+    requests = node.api.requests
+    requests.clear()
+    node.more_urgent = lambda: requests.append("way")
+    node.settle()
+    assert requests[:3] == ["tree", "way", "allocations"]
+    assert requests[-3:] == ["way", "consumer", "put_consumer"]
+
+
 def test_other_quantities_are_reported_and_stay_if_others_write_allocations(node):
     node.agent.run()
     node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})

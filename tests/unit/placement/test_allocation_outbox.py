@@ -1,5 +1,6 @@
-"""The turns of the outbox, with a manual clock, and its thread."""
+"""The turns of the outbox, with a manual clock."""
 
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -8,20 +9,25 @@ from msgspec.structs import replace
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.flavor import Flavor
 from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
-from rtagent.placement.allocation_outbox import GATHER, LAST_STRICT_RETRY
-from rtagent.placement.memory import MemoryPlacement
-from rtagent.placement.outbox_groups import BACKLOG
-from rtagent.placement.request_id import current_request_id
+from rtagent.placement.allocation_outbox import (
+    BATCHES,
+    GATHER,
+    GATHER_ROWS,
+    LAST_STRICT_RETRY,
+    POLL,
+    SETTLED,
+)
+from rtagent.placement.client import current_request_id
+from rtagent.placement.outbox_groups import BACKLOG, BATCH
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
-from rtagent.placement.unanswered import SETTLED
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import GUEST, LARGE, SMALL, facts
 from tests.support.allocating_agents import MANAGED, AllocatingAgent, settle
-from tests.support.allocation_outboxes import RECORD, OutboxSetup, manage, prepare
+from tests.support.allocation_outboxes import LARGE_RECORD, RECORD, OutboxSetup, manage, prepare
 from tests.support.encrypted_guests import SEV, encrypted
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, request, uid
 from tests.support.trackers import claim, release
@@ -248,26 +254,42 @@ def test_rows_are_dropped_when_others_manage_allocations(setup):
     assert setup.reporter.healths[-1][1] == "pass"
 
 
-def test_the_writer_waits_for_a_push_of_inventories_but_not_for_long():
-    setup = OutboxSetup(clock=SystemClock())
-    setup.outbox.turn()
-    claim(setup.tracker)
-    setup.pushing = True
-    setup.requests()
-    setup.outbox.turn()
-    assert setup.requests() == ["put_consumer"]
-
-
 def test_callers_wait_for_their_allocation():
-    setup = OutboxSetup("strict", clock=SystemClock())
-    setup.outbox.start()
+    setup = OutboxSetup("strict")
     made = claim(setup.tracker)
-    assert setup.outbox.wait_written([made.owner_id], 30)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(setup.outbox.wait_written, [made.owner_id], 60)
+        assert setup.outbox.due_in == 0
+        setup.turn()
+        assert written.result(60)
     assert setup.allocated() == setup.wanted()
     setup.api.failure = PlacementError("no answer of Placement")
     other = claim(setup.tracker)
-    assert not setup.outbox.wait_written([other.owner_id], 0.1)
-    assert setup.outbox.stop(30)
+    setup.turn()
+    assert not setup.outbox.wait_written([other.owner_id], 0)
+
+
+def test_rows_are_gathered_if_no_caller_waits_and_rest_while_there_are_no_inventories(setup):
+    claim(setup.tracker)
+    assert setup.outbox.due_in == GATHER_ROWS
+    setup.ready = False
+    setup.turn(GATHER_ROWS)
+    assert setup.outbox.due_in == POLL
+
+
+def test_a_large_backlog_takes_several_turns(setup):
+    setup.ready = False
+    policy = replace(setup.tracker.snapshot().policy, cpu_allocation_ratio=Decimal(1000))
+    setup.tracker.set_policy(policy)
+    for _ in range(BATCHES * BATCH + 1):
+        claim(setup.tracker, memory_mb=1)
+    setup.ready = True
+    setup.api.put_inventories(NODE.uuid, 1, dict.fromkeys(("VCPU", "MEMORY_MB"), LARGE_RECORD))
+    setup.turn()
+    assert len(setup.outbox.unwritten()) == 1
+    assert setup.outbox.due_in == 0
+    setup.turn()
+    assert setup.outbox.unwritten() == []
 
 
 def test_pauses_are_short_while_callers_wait():

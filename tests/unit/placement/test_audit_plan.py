@@ -2,7 +2,7 @@
 
 from math import inf
 
-from rtagent.placement.audit_plan import AuditPlan
+from rtagent.placement.schedule import AuditPlan
 
 
 def test_the_first_audit_is_due_at_once():

@@ -6,9 +6,9 @@ import pytest
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.placement.candidates import PlacementCandidates
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import uid
 
 SOURCE, TARGET = uid(), uid()

@@ -4,8 +4,8 @@ import pytest
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.consumers import INSTANCE, MIGRATION
-from rtagent.placement.consumer_writer import ConsumerWriter, WantedConsumer
-from rtagent.placement.memory import MemoryPlacement
+from rtagent.placement.consumers import ConsumerWriter, WantedConsumer
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import uid
 
 HERE, THERE = uid(), uid()

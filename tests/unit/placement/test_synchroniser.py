@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.ownership import MemoryOwnership, OwnershipFile
 from rtagent.placement.synchroniser import ATTEMPTS, Outcome, Synchroniser
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import ManualClock, uid
 from tests.unit.placement.values import ROOT, contents, provider, record, tree
 

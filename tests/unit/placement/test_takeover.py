@@ -13,11 +13,11 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.adoption import NAME, Adoption, AdoptionFile
 from rtagent.placement.client import SHARING
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.takeover import Takeover
+from rtagent.testing.placement import MemoryPlacement
 from tests.support.device_states import VGPU_TYPE, built, device_host, policy
 from tests.support.hosts import NODE, TOPOLOGY, uid
 from tests.support.pci_hosts import GPU_0, gpu, record

@@ -1,8 +1,10 @@
 """Threads that run turns, and the pauses of a back-off."""
 
+import threading
+
 import pytest
 
-from rtagent.service.loop import Backoff, Loop, every
+from rtagent.service.loop import Backoff, Loop, Rest, every
 from tests.unit.service.turns import PATIENCE, Turns
 
 
@@ -83,6 +85,39 @@ def test_turn_that_raises_is_reported_and_repeated(world, loop, turns):
     turns.may_end.release()
     assert turns.began.acquire(timeout=PATIENCE)
     assert world.notes.parts["work-thread"] == "pass"
+
+
+def test_turns_of_one_thread_run_in_the_order_of_their_urgency(world):
+    """A turn that gives way runs what is more urgent than itself, between two of its steps."""
+    loop, order, ended = Loop("work", None, world.clock, world.notes), [], threading.Event()
+
+    def urgent():
+        order.append("urgent")
+        return Rest()
+
+    def failing():
+        order.append("failing")
+        raise ValueError("odd")
+
+    def long():
+        order.append("long")
+        first.wake()
+        last.wake()
+        loop.give_way()
+        order.append("end")
+        return Rest()
+
+    def least():
+        order.append("least")
+        ended.set()
+        return Rest()
+
+    first, _, _, last = (loop.add(run.__name__, run) for run in (urgent, failing, long, least))
+    loop.start()
+    assert ended.wait(PATIENCE)
+    assert loop.stop(PATIENCE)
+    assert order == ["urgent", "failing", "long", "urgent", "end", "least"]
+    assert world.notes.parts["failing-thread"] == "fail: ValueError('odd')"
 
 
 def test_turn_that_lasts_is_overdue(world, loop, turns):

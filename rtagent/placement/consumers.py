@@ -1,4 +1,5 @@
-"""ConsumerWriter: writes the allocations of consumers, with the fewest requests.
+"""Consumers in Placement: their records, changes of what they have on this node's providers, and
+ConsumerWriter, which writes the allocations of claims with the fewest requests.
 
 A consumer may have allocations on other hosts, which other agents write, and on providers that no
 agent knows. Those are kept: only the parts on this node's providers are replaced.
@@ -6,7 +7,7 @@ agent knows. Those are kept: only the parts on this node's providers are replace
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -15,7 +16,8 @@ from retrying import Retrying
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.model.base import Value
-from rtagent.model.consumers import INSTANCE, Parts
+from rtagent.model.consumers import INSTANCE, Consumer, Parts
+from rtagent.placement.allocation_audit import AllocatedConsumer
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import CONCURRENT_UPDATE
 
@@ -28,6 +30,26 @@ INTERRUPTED = 0
 UNTYPED = "unknown"
 #: Placement's own project and user of consumers of which these are not known.
 NO_IDENTITY = "00000000-0000-0000-0000-000000000000"
+
+#: Given what Placement has, return the parts that the consumer should have on the same providers,
+#: or None to leave everything as it is.
+Rule = Callable[[AllocatedConsumer], Parts | None]
+
+
+def _is_refusal(error: PlacementError) -> bool:
+    """Whether Placement refused a consumer. Any other error would meet all consumers alike."""
+    status = error.kwargs.get("status")
+    return isinstance(error, PlacementConflict) or status == HTTPStatus.BAD_REQUEST
+
+
+def _is_concurrent(error: Exception) -> bool:
+    return isinstance(error, PlacementConflict) and error.kwargs.get("code") == CONCURRENT_UPDATE
+
+
+#: While other clients write to a consumer. They finish while it is read again.
+_RETRYING = Retrying(
+    stop_max_attempt_number=ATTEMPTS, wait="no_sleep", retry_on_exception=_is_concurrent
+)
 
 
 class WantedConsumer(Value, frozen=True, kw_only=True):
@@ -50,14 +72,107 @@ class WantedConsumer(Value, frozen=True, kw_only=True):
 Group = Sequence[WantedConsumer]
 
 
-class _Known(Value, frozen=True, kw_only=True):
-    """A consumer as Placement has it. :ivar generation: None: Placement does not have it."""
+class ConsumerRecord(Value, frozen=True, kw_only=True):
+    """A consumer as Placement has it.
+
+    :ivar generation: None: Placement does not have it. :ivar allocations: by provider; some may be
+        on providers of other hosts.
+    """
 
     generation: int | None = None
-    parts: Parts = {}
+    allocations: Parts = {}
     consumer_type: str = INSTANCE
     project_id: str = NO_IDENTITY
     user_id: str = NO_IDENTITY
+
+    def body(self, generation: int | None) -> Mapping[str, Any]:
+        """Return the body of a write. :param generation: that the consumer has before."""
+        return {
+            "allocations": {
+                uuid: {"resources": dict(part)} for uuid, part in self.allocations.items()
+            },
+            "consumer_generation": generation,
+            "consumer_type": INSTANCE if self.consumer_type == UNTYPED else self.consumer_type,
+            "project_id": self.project_id,
+            "user_id": self.user_id,
+        }
+
+    def on(self, uuid: str, providers: Set[str]) -> tuple[AllocatedConsumer, Parts]:
+        """Return what the consumer has on some providers, and its parts on all others."""
+        here = {name: part for name, part in self.allocations.items() if name in providers}
+        others = {name: part for name, part in self.allocations.items() if name not in providers}
+        return AllocatedConsumer(uuid=uuid, generation=self.generation, parts=here), others
+
+
+#: Of a consumer of which nothing is known.
+UNKNOWN = ConsumerRecord()
+
+
+def new_record(consumer: Consumer) -> ConsumerRecord:
+    """Return the record that a claim gives its consumer, without allocations."""
+    return ConsumerRecord(
+        consumer_type=consumer.consumer_type,
+        project_id=consumer.project_id or NO_IDENTITY,
+        user_id=consumer.user_id or NO_IDENTITY,
+    )
+
+
+def read_record(api: PlacementAPI, uuid: str, new: ConsumerRecord = UNKNOWN) -> ConsumerRecord:
+    """Return a consumer. :param new: the record of one that Placement does not have."""
+    found = api.consumer(uuid)
+    if not found["allocations"]:
+        return new
+    return ConsumerRecord(
+        generation=found["consumer_generation"],
+        allocations={name: part["resources"] for name, part in found["allocations"].items()},
+        consumer_type=found.get("consumer_type", INSTANCE),
+        project_id=found["project_id"],
+        user_id=found["user_id"],
+    )
+
+
+def change_parts(
+    api: PlacementAPI,
+    uuid: str,
+    providers: Set[str],
+    rule: Rule,
+    new: ConsumerRecord = UNKNOWN,
+    *,
+    shared: str | None = None,
+) -> ConsumerRecord | None:
+    """Replace the parts of a consumer on some providers by what the rule returns.
+
+    The rule is evaluated right before the write. A write by another client in between makes
+    Placement refuse this one, and the rule is evaluated again.
+
+    :param new: the record of a consumer that Placement does not have yet.
+    :param shared: a provider that shares its inventory with this node and with others. The
+        consumer's part there counts as this node's if the consumer has nothing on other nodes.
+    :returns: the consumer before, with its parts on the providers concerned; None: nothing was
+        written.
+    :raises PlacementConflict: other clients always come first, or a provider has too little left.
+    """
+
+    def change() -> ConsumerRecord | None:
+        record, concerned = read_record(api, uuid, new), providers
+        found = record.allocations.keys()
+        if shared is not None and found & providers and found <= {*providers, shared}:
+            concerned = {*providers, shared}
+        consumer, others = record.on(uuid, concerned)
+        wanted = rule(consumer)
+        if wanted is None or wanted == consumer.parts:
+            return None
+        after = replace(record, allocations={**others, **wanted})
+        api.put_consumer(uuid, after.body(record.generation))
+        return replace(record, allocations=consumer.parts)
+
+    changed: ConsumerRecord | None = _RETRYING.call(change)
+    return changed
+
+
+def tree_providers(api: PlacementAPI, root: str) -> frozenset[str]:
+    """Return the uuids of all providers of a node; none if Placement does not have the node."""
+    return frozenset(provider["uuid"] for provider in api.tree(root))
 
 
 class OwnProviders(Protocol):
@@ -77,7 +192,7 @@ class ConsumerWriter:
 
     def __init__(self, api: PlacementAPI) -> None:
         self._api = api
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, ConsumerRecord] = {}
         self._providers: set[str] = set()
 
     def learn(self, providers: Iterable[str]) -> None:
@@ -121,17 +236,12 @@ class ConsumerWriter:
 
     def _write_group(self, group: Group, own: OwnProviders) -> None:
         """Retry while other clients write to the consumers, each time from what these have now."""
-        retrying = Retrying(
-            stop_max_attempt_number=ATTEMPTS,
-            wait="no_sleep",  # the other writer finishes while the consumer is read again
-            retry_on_exception=_is_concurrent,
-        )
         # After a conflict, `is_new` may be wrong.
         known = [replace(each, is_new=False) for each in group]
         tries: Iterator[tuple[Group, int | None]] = iter(
             ((group, None), (known, None), (known, INTERRUPTED), (known, None))
         )
-        retrying.call(lambda: self._write_once(*next(tries), own))
+        _RETRYING.call(lambda: self._write_once(*next(tries), own))
 
     def _write_once(
         self, consumers: Iterable[WantedConsumer], empty: int | None, own: OwnProviders
@@ -145,7 +255,7 @@ class ConsumerWriter:
         # Until the answer is there, nothing is known for certain.
         for uuid in changed:
             self._known.pop(uuid, None)
-        self._send({uuid: _body(known, new) for uuid, (known, new) in changed.items()})
+        self._send({uuid: new.body(known.generation) for uuid, (known, new) in changed.items()})
         here = {each.uuid for _, each in pairs if each.parts}
         for uuid, (known, new) in after.items():
             if uuid not in here:
@@ -162,25 +272,17 @@ class ConsumerWriter:
         elif bodies:
             self._api.post_consumers(bodies)
 
-    def _read(self, wanted: WantedConsumer, empty: int | None) -> _Known:
+    def _read(self, wanted: WantedConsumer, empty: int | None) -> ConsumerRecord:
         known = self._known.get(wanted.uuid)
         if known is not None:
             return known
         if wanted.is_new:
-            return _Known()
-        found = self._api.consumer(wanted.uuid)
-        if not found["allocations"]:
-            return _Known(generation=empty)
-        parts = {uuid: part["resources"] for uuid, part in found["allocations"].items()}
-        return _Known(
-            generation=found["consumer_generation"],
-            parts=parts,
-            consumer_type=found.get("consumer_type", INSTANCE),
-            project_id=found["project_id"],
-            user_id=found["user_id"],
-        )
+            return ConsumerRecord()
+        return read_record(self._api, wanted.uuid, ConsumerRecord(generation=empty))
 
-    def _merged(self, known: _Known, wanted: WantedConsumer, own: OwnProviders) -> _Known:
+    def _merged(
+        self, known: ConsumerRecord, wanted: WantedConsumer, own: OwnProviders
+    ) -> ConsumerRecord:
         """Return the consumer with this node's parts replaced.
 
         The part on a provider that shares its disk belongs to the host where the consumer has other
@@ -188,35 +290,16 @@ class ConsumerWriter:
         """
         others = {
             uuid: part
-            for uuid, part in known.parts.items()
+            for uuid, part in known.allocations.items()
             if uuid not in own and uuid not in self._providers
         }
         if not wanted.parts:
-            return replace(known, parts={} if others.keys() == {own.shared_disk} else others)
+            left = {} if others.keys() == {own.shared_disk} else others
+            return replace(known, allocations=left)
         return replace(
             known,
-            parts={**others, **wanted.parts},
+            allocations={**others, **wanted.parts},
             consumer_type=wanted.consumer_type or known.consumer_type,
             project_id=wanted.project_id or known.project_id,
             user_id=wanted.user_id or known.user_id,
         )
-
-
-def _is_refusal(error: PlacementError) -> bool:
-    """Whether Placement refused a consumer. Any other error would meet all consumers alike."""
-    status = error.kwargs.get("status")
-    return isinstance(error, PlacementConflict) or status == HTTPStatus.BAD_REQUEST
-
-
-def _is_concurrent(error: Exception) -> bool:
-    return isinstance(error, PlacementConflict) and error.kwargs.get("code") == CONCURRENT_UPDATE
-
-
-def _body(known: _Known, new: _Known) -> Mapping[str, Any]:
-    return {
-        "allocations": {uuid: {"resources": dict(part)} for uuid, part in new.parts.items()},
-        "consumer_generation": known.generation,
-        "consumer_type": INSTANCE if new.consumer_type == UNTYPED else new.consumer_type,
-        "project_id": new.project_id,
-        "user_id": new.user_id,
-    }

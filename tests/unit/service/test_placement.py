@@ -1,0 +1,139 @@
+"""The thread of Placement: strict claims, rounds of the mirror, and audits."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.embedded import SystemClock
+from rtagent.errors import ClaimExpired, PlacementError
+from rtagent.model.deletion_reason import DeletionReason
+from rtagent.rpc.call_limit import THREADS
+from rtagent.service.allocation_writes import WAITING
+from rtagent.service.heartbeat import Heartbeat
+from rtagent.service.placement import NoPlacement, Placement
+from rtagent.testing.placement import MemoryPlacement
+from tests.support.allocation_outboxes import manage
+from tests.support.hosts import call
+from tests.support.trackers import claim, release
+
+#: Seconds; no test waits for so long.
+LONG = 60
+
+
+class HaltingPlacement(MemoryPlacement):
+    """Halts before each request of one name while `go` is not set. :ivar halted: it has halted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.halted, self.go = "", threading.Event(), threading.Event()
+
+    def halt(self, name: str) -> None:
+        self.halted.clear()
+        self.go.clear()
+        self.name = name
+
+    def _request(self, name, uuid=None):
+        if name == self.name:
+            self.halted.set()
+            assert self.go.wait(LONG)
+        super()._request(name, uuid)
+
+
+class Waiting:
+    """A node with ``strict``. Nothing is published before `publish`."""
+
+    def __init__(self, world, state_path) -> None:
+        world.node.auditor.run("start")
+        self.tracker, self.admission = world.tracker, world.admission
+        self.tracker.suspend_creation(None)
+        manage(self.tracker, "strict")
+        now = world.settings.current
+        options = replace(now.placement, manage_allocations="strict", allocation_timeout=LONG)
+        default = replace(now.default, state_path=str(state_path))
+        world.settings.current = replace(now, placement=options, default=default)
+        context = replace(world.context, clock=SystemClock())
+        self.api = HaltingPlacement()
+        heartbeat = Heartbeat(context, world.registry, world.tracker)
+        self.placement = Placement(
+            context, self.api, world.node, world.store, world.admission, heartbeat
+        )
+        self.pool = ThreadPoolExecutor(THREADS)
+
+    def confirm(self, made):
+        """Wait for the allocation of a claim, in a thread."""
+        return self.pool.submit(self.placement.confirm, made, call())
+
+    def publish(self) -> None:
+        self.admission.open()
+        self.placement.wake()
+
+
+@pytest.fixture
+def waiting(world, tmp_path):
+    waiting = Waiting(world, tmp_path)
+    waiting.placement.start()
+    yield waiting
+    waiting.api.go.set()
+    waiting.publish()
+    waiting.pool.shutdown()
+    assert waiting.placement.stop()
+
+
+def test_a_claim_is_answered_when_its_allocation_is_written(waiting):
+    made = claim(waiting.tracker)
+    answers = [waiting.confirm(made) for _ in range(2)]
+    assert not any(answer.done() for answer in answers)
+    waiting.publish()
+    assert [answer.result(LONG) for answer in answers] == [None, None]
+    assert waiting.api.consumer(made.owner_id)["allocations"]
+
+
+def test_a_claim_that_has_ended_meanwhile_is_not_answered(waiting):
+    made = claim(waiting.tracker)
+    answer = waiting.confirm(made)
+    release(waiting.tracker, made.uuid)
+    waiting.publish()
+    with pytest.raises(ClaimExpired):
+        answer.result(LONG)
+
+
+def test_a_burst_of_claims_is_answered(waiting):
+    made = claim(waiting.tracker)
+    answers = [waiting.confirm(made) for _ in range(THREADS)]
+    assert THREADS > WAITING
+    waiting.publish()
+    assert [answer.result(LONG) for answer in answers] == [None] * THREADS
+
+
+def test_a_strict_claim_waits_for_no_more_than_one_request_of_a_refresh(waiting):
+    waiting.publish()
+    waiting.placement.sync()
+    waiting.api.halt("aggregates")
+    waiting.placement.reload()
+    assert waiting.api.halted.wait(LONG)
+    before = len(waiting.api.requests)
+    made = claim(waiting.tracker)
+    answer = waiting.confirm(made)
+    waiting.api.go.set()
+    answer.result(LONG)
+    waiting.placement.sync()
+    requests = waiting.api.requests[before:]
+    assert requests[:2] == ["aggregates", "put_consumer"]
+    assert "inventories" in requests[2:]
+
+
+def test_a_stop_does_not_wait_for_a_hanging_request(waiting):
+    waiting.api.halt("tree")
+    waiting.publish()
+    assert waiting.api.halted.wait(LONG)
+    assert not waiting.placement.stop(timeout=0)
+
+
+def test_without_placement_calls_that_need_it_are_refused_and_others_wait_for_nothing():
+    nothing = NoPlacement()
+    for refused in (nothing.sync, lambda: nothing.delete("uuid", DeletionReason.MIGRATED)):
+        with pytest.raises(PlacementError, match="auth_type"):
+            refused()
+    assert nothing.stop() and not nothing.loops
