@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.rpc.call_limit import THREADS
+from rtagent.rpc.in_flight import THREADS
 from rtagent.service.allocation_writes import WAITING, AllocationWrites
 from tests.support.allocation_outboxes import manage, prepare
 from tests.support.hosts import call
