@@ -8,7 +8,6 @@ from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TextIO
 
 from cliff.columns import FormattableColumn
-from cliff.command import Command
 from cliff.formatters.base import SingleFormatter
 from cliff.formatters.commaseparated import CSVLister
 from cliff.lister import Lister
@@ -17,7 +16,7 @@ from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
-from rtagent.cmd.rtagent import Shell, one_line_errors
+from rtagent.cmd.rtagent import Shell, Strict
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
@@ -25,20 +24,13 @@ Row = tuple[Sequence[str], Sequence[Any]]
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
-class _Strict(Command):
-    """A command whose usage errors are one line."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return one_line_errors(super().get_parser(prog_name))
-
-
-class Action(_Strict):
+class Action(Strict):
     """A command that prints nothing. It may log a message to standard error."""
 
     app: Shell
 
 
-class Show(_Strict, ShowOne):
+class Show(Strict, ShowOne):
     """A command that prints one item, in all formats of lists and as shell variables."""
 
     app: Shell
@@ -85,7 +77,7 @@ class Text(Show):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class List(_Strict, Lister):
+class List(Strict, Lister):
     """A command that prints a list, or logs that it is empty.
 
     :cvar nouns: what is listed, in the plural.

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from rtagent.cmd.rpc_caller import RpcCaller
     from rtagent.cmd.rpc_reader import RpcReader
 
-#: The environment variable that replaces --config-file.
-CONFIG_FILE = "RTAGENT_CONFIG_FILE"
-
 #: The environment variables with a token for a TCP address, or with the file that has it; and with
 #: the file of the certificates that sign the agents'.
 TOKEN, TOKEN_FILE = "RTAGENT_TOKEN", "RTAGENT_TOKEN_FILE"
@@ -52,8 +49,7 @@ class Client:
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
         """The parsed configuration. :raises ExceptionGroup: of `ConfigError`."""
-        files = self.options.config_file or os.environ.get(CONFIG_FILE, "").split()
-        args = [f"--config-file={name}" for name in files]
+        args = [f"--config-file={name}" for name in self.options.config_file]
         args += [f"--config-dir={name}" for name in self.options.config_dir]
         return load.parse(cfg.ConfigOpts(), args, "rtagent")
 
