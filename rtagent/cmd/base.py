@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TextIO
 
@@ -22,6 +22,18 @@ from rtagent.cmd.rtagent import Shell, Strict
 Row = tuple[Sequence[str], Sequence[Any]]
 #: The columns and the rows of a list.
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+#: What each column shows of an item: a document of the API, or a record.
+Cells = Mapping[str, Callable[[Any], Any]]
+
+
+def row(cells: Cells, item: Any) -> Row:
+    """Return the columns and the cells of an item."""
+    return tuple(cells), tuple(cell(item) for cell in cells.values())
+
+
+def rows(cells: Cells, items: Iterable[Any]) -> Rows:
+    """Return the columns and the cells of each item."""
+    return tuple(cells), [row(cells, item)[1] for item in items]
 
 
 class Action(Strict):
@@ -92,13 +104,13 @@ class List(Strict, Lister):
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
-        rows = list(data)
-        if not rows:
+        items = list(data)
+        if not items:
             self.app.LOG.info("no %s", self.nouns)
             if parsed_args.formatter == "table":
                 return 0
         self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
-        return super().produce_output(parsed_args, column_names, rows)
+        return super().produce_output(parsed_args, column_names, items)
 
 
 class CsvItem(CSVLister, SingleFormatter):

@@ -21,8 +21,7 @@ from rtagent.identity.machine import ComputeId
 
 if TYPE_CHECKING:
     from rtagent.cmd.offline import OfflineDatabase
-    from rtagent.cmd.rpc_caller import RpcCaller
-    from rtagent.cmd.rpc_reader import RpcReader
+    from rtagent.cmd.rpc_caller import RpcCaller, RpcReader
 
 #: The environment variables with a token for a TCP address, or with the file that has it; and with
 #: the file of the certificates that sign the agents'.
@@ -124,7 +123,7 @@ class Client:
     @cached_property
     def _rpc_reader(self) -> RpcReader:
         """The read API of ``--host``."""
-        from rtagent.cmd.rpc_reader import RpcReader
+        from rtagent.cmd.rpc_caller import RpcReader
 
         for name in ("offline", "socket"):
             if getattr(self.options, name):
