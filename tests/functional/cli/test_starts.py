@@ -74,6 +74,7 @@ def test_claims_are_listed_without_libraries_of_servers_and_other_distributions(
 
 def test_an_agent_with_a_current_database_imports_no_migrations_pages_or_commands(tmp_path):
     daemon = Daemon(tmp_path, "fake://", environment={"PYTHONPROFILEIMPORTTIME": "1"})
+    daemon.forked = False
     assert run("--config-file", str(daemon.config_file), "db", "sync").code == 0
     with daemon:
         daemon.wait_ready()
