@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TextIO
 
 from cliff.columns import FormattableColumn
-from cliff.command import Command
 from cliff.formatters.base import SingleFormatter
 from cliff.formatters.commaseparated import CSVLister
 from cliff.lister import Lister
@@ -17,28 +16,33 @@ from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
-from rtagent.cmd.rtagent import Shell, one_line_errors
+from rtagent.cmd.rtagent import Shell, Strict
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
 #: The columns and the rows of a list.
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+#: What each column shows of an item: a document of the API, or a record.
+Cells = Mapping[str, Callable[[Any], Any]]
 
 
-class _Strict(Command):
-    """A command whose usage errors are one line."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return one_line_errors(super().get_parser(prog_name))
+def row(cells: Cells, item: Any) -> Row:
+    """Return the columns and the cells of an item."""
+    return tuple(cells), tuple(cell(item) for cell in cells.values())
 
 
-class Action(_Strict):
+def rows(cells: Cells, items: Iterable[Any]) -> Rows:
+    """Return the columns and the cells of each item."""
+    return tuple(cells), [row(cells, item)[1] for item in items]
+
+
+class Action(Strict):
     """A command that prints nothing. It may log a message to standard error."""
 
     app: Shell
 
 
-class Show(_Strict, ShowOne):
+class Show(Strict, ShowOne):
     """A command that prints one item, in all formats of lists and as shell variables."""
 
     app: Shell
@@ -85,7 +89,7 @@ class Text(Show):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class List(_Strict, Lister):
+class List(Strict, Lister):
     """A command that prints a list, or logs that it is empty.
 
     :cvar nouns: what is listed, in the plural.
@@ -100,13 +104,13 @@ class List(_Strict, Lister):
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
-        rows = list(data)
-        if not rows:
+        items = list(data)
+        if not items:
             self.app.LOG.info("no %s", self.nouns)
             if parsed_args.formatter == "table":
                 return 0
         self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
-        return super().produce_output(parsed_args, column_names, rows)
+        return super().produce_output(parsed_args, column_names, items)
 
 
 class CsvItem(CSVLister, SingleFormatter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request
-from rtagent.cmd.base import List, Row, Rows, Show, Text
+from rtagent.cmd.base import Cells, List, Row, Rows, Show, Text, row, rows
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
@@ -36,12 +37,11 @@ from rtagent.model.converter import Converter
 
 _Document = Mapping[str, Any]
 
-REASON_COLUMNS = ("resource", "requested", "available", "unit", "where", "code")
+_REASON_COLUMNS: Cells = {
+    name: itemgetter(name)
+    for name in ("resource", "requested", "available", "unit", "where", "code")
+}
 _claims = Converter(Claim, strict=False, str_keys=True)
-
-
-def _field(name: str) -> Callable[[_Document], Any]:
-    return lambda claim: claim[name]
 
 
 def _optional(name: str) -> Callable[[_Document], Any]:
@@ -60,45 +60,45 @@ def _key_values(name: str) -> Callable[[_Document], Any]:
     return lambda claim: KeyValues(claim.get(name) or {})
 
 
-_LIST_COLUMNS = {
-    "uuid": _field("uuid"),
-    "instance_uuid": _field("owner_id"),
+_LIST_COLUMNS: Cells = {
+    "uuid": itemgetter("uuid"),
+    "instance_uuid": itemgetter("owner_id"),
     "display_name": _of_instance("display_name"),
-    "state": _field("state"),
+    "state": itemgetter("state"),
     "suspect": lambda claim: YesNo(claim["suspect"]),
-    "vcpus": _field("vcpus"),
-    "memory_mb": _field("memory_mb"),
-    "disk_mb": _field("disk_mb"),
+    "vcpus": itemgetter("vcpus"),
+    "memory_mb": itemgetter("memory_mb"),
+    "disk_mb": itemgetter("disk_mb"),
     "created_at": _time("created_at"),
 }
-_LONG_LIST_COLUMNS = {
+_LONG_LIST_COLUMNS: Cells = {
     **_LIST_COLUMNS,
     "expires_at": _time("expires_at"),
     "flag": _optional("flag"),
-    "kind": _field("kind"),
-    "node": _field("node"),
+    "kind": itemgetter("kind"),
+    "node": itemgetter("node"),
     "project_id": _of_instance("project_id"),
     "vm_state": _of_instance("vm_state"),
     "task_state": _of_instance("task_state"),
     "tag": _optional("tag"),
 }
-_SHOW_COLUMNS = {
-    "uuid": _field("uuid"),
-    "state": _field("state"),
+_SHOW_COLUMNS: Cells = {
+    "uuid": itemgetter("uuid"),
+    "state": itemgetter("state"),
     "suspect": _optional("suspect"),
-    "kind": _field("kind"),
-    "instance_uuid": _field("owner_id"),
+    "kind": itemgetter("kind"),
+    "instance_uuid": itemgetter("owner_id"),
     **{
         name: _of_instance(name)
         for name in ("display_name", "project_id", "user_id", "vm_state", "task_state", "os_type")
     },
     "is_volume_backed": lambda claim: YesNo(claim["instance"].get("is_volume_backed")),
-    "host": _field("host"),
-    "node": _field("node"),
-    "vcpus": _field("vcpus"),
-    "pcpus": _field("pcpus"),
-    "memory_mb": _field("memory_mb"),
-    "disk_mb": _field("disk_mb"),
+    "host": itemgetter("host"),
+    "node": itemgetter("node"),
+    "vcpus": itemgetter("vcpus"),
+    "pcpus": itemgetter("pcpus"),
+    "memory_mb": itemgetter("memory_mb"),
+    "disk_mb": itemgetter("disk_mb"),
     "numa_topology": lambda claim: Assignment(claim["numa_topology"]),
     "pci": lambda claim: Devices(claim["pci"]),
     "resources": lambda claim: AssignedResources(claim["resources"]),
@@ -116,9 +116,9 @@ _SHOW_COLUMNS = {
     "created_at": _time("created_at"),
     "updated_at": _time("updated_at"),
     "expires_at": _time("expires_at"),
-    "revision": _field("revision"),
+    "revision": itemgetter("revision"),
 }
-_HISTORY_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
+_HISTORY_COLUMNS: Cells = {
     "at": lambda event: timestamp(event.at.isoformat()),
     "action": lambda event: event.action,
     "before": lambda event: OrEmpty(event.before and event.before.state),
@@ -151,7 +151,7 @@ class ClaimList(List):
         flags = found.get("flags", {})
         claims = [{**each, "flag": flags.get(each["uuid"])} for each in found["claims"]]
         columns = _LONG_LIST_COLUMNS if parsed_args.long else _LIST_COLUMNS
-        return tuple(columns), [tuple(cell(c) for cell in columns.values()) for c in claims]
+        return rows(columns, claims)
 
 
 class ClaimShow(Show):
@@ -161,7 +161,7 @@ class ClaimShow(Show):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return _row(self.app.client.read("claims", parsed_args.claim)["claim"])
+        return row(_SHOW_COLUMNS, self.app.client.read("claims", parsed_args.claim)["claim"])
 
 
 class ClaimHistory(List):
@@ -173,9 +173,7 @@ class ClaimHistory(List):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        events = self.app.client.database.history(parsed_args.claim)
-        cells = _HISTORY_COLUMNS.values()
-        return tuple(_HISTORY_COLUMNS), [tuple(cell(event) for cell in cells) for event in events]
+        return rows(_HISTORY_COLUMNS, self.app.client.database.history(parsed_args.claim))
 
 
 class ClaimDomain(Text):
@@ -224,8 +222,8 @@ class _Decision(Show):
         name = args.formatter if args.formatter in formats.names() else "table"
         formatter = formats[name].obj
         assert formatter is not None
-        rows = [tuple(reason[column] for column in REASON_COLUMNS) for reason in reasons]
-        SafeFormatter(name, formatter).emit_list(REASON_COLUMNS, rows, self.app.stdout, args)
+        columns, cells = rows(_REASON_COLUMNS, reasons)
+        SafeFormatter(name, formatter).emit_list(columns, cells, self.app.stdout, args)
 
 
 class ClaimCreate(_Decision):
@@ -257,7 +255,7 @@ class ClaimCreate(_Decision):
                 f" --operation-id {operation_id}, or abort that claim"
             )
             raise AgentUnreachable(**{**error.kwargs, "remedy": remedy}) from error
-        return _row(claim)
+        return row(_SHOW_COLUMNS, claim)
 
 
 class ClaimTest(_Decision):
@@ -277,7 +275,7 @@ class ClaimTest(_Decision):
         verdict = self.app.client.call("test_claim", **arguments)
         if not verdict["granted"]:
             raise ComputeResourcesUnavailable(reasons=verdict["reasons"])
-        return _row(verdict["claim"])
+        return row(_SHOW_COLUMNS, verdict["claim"])
 
 
 class _Update(Show):
@@ -289,7 +287,7 @@ class _Update(Show):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return _row(self.app.client.call(self.method, parsed_args.claim))
+        return row(_SHOW_COLUMNS, self.app.client.call(self.method, parsed_args.claim))
 
 
 class ClaimActivate(_Update):
@@ -308,10 +306,6 @@ def with_uuid(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the argument that names a claim."""
     parser.add_argument("claim", metavar="UUID", help="The uuid of the claim.")
     return parser
-
-
-def _row(claim: _Document) -> Row:
-    return tuple(_SHOW_COLUMNS), tuple(cell(claim) for cell in _SHOW_COLUMNS.values())
 
 
 def _claim(document: _Document) -> Claim:

@@ -21,11 +21,7 @@ from rtagent.identity.machine import ComputeId
 
 if TYPE_CHECKING:
     from rtagent.cmd.offline import OfflineDatabase
-    from rtagent.cmd.rpc_caller import RpcCaller
-    from rtagent.cmd.rpc_reader import RpcReader
-
-#: The environment variable that replaces --config-file.
-CONFIG_FILE = "RTAGENT_CONFIG_FILE"
+    from rtagent.cmd.rpc_caller import RpcCaller, RpcReader
 
 #: The environment variables with a token for a TCP address, or with the file that has it; and with
 #: the file of the certificates that sign the agents'.
@@ -52,8 +48,7 @@ class Client:
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
         """The parsed configuration. :raises ExceptionGroup: of `ConfigError`."""
-        files = self.options.config_file or os.environ.get(CONFIG_FILE, "").split()
-        args = [f"--config-file={name}" for name in files]
+        args = [f"--config-file={name}" for name in self.options.config_file]
         args += [f"--config-dir={name}" for name in self.options.config_dir]
         return load.parse(cfg.ConfigOpts(), args, "rtagent")
 
@@ -128,7 +123,7 @@ class Client:
     @cached_property
     def _rpc_reader(self) -> RpcReader:
         """The read API of ``--host``."""
-        from rtagent.cmd.rpc_reader import RpcReader
+        from rtagent.cmd.rpc_caller import RpcReader
 
         for name in ("offline", "socket"):
             if getattr(self.options, name):

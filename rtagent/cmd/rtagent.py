@@ -6,27 +6,31 @@ import argparse
 import inspect
 import logging
 import math
+import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import distribution
 from itertools import takewhile
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from cliff.app import App
 from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from cliff.help import HelpCommand
-from oslo_config.types import HostDomain
 
 import rtagent
-from rtagent.api.address import parse_client
-from rtagent.cmd.client import CONFIG_FILE, Client
 from rtagent.cmd.exit_codes import Exit, exit_code, exit_code_help
 from rtagent.errors import ConfigError
 from rtagent.model.printable import printable
 
+if TYPE_CHECKING:
+    from rtagent.cmd.client import Client
+
 #: The group of entry points that are commands.
 GROUP = "rtagent.cli"
+
+#: The environment variable that replaces --config-file.
+CONFIG_FILE = "RTAGENT_CONFIG_FILE"
 
 #: Seconds for which a command waits for the reply to an RPC call.
 TIMEOUT = 30.0
@@ -54,11 +58,11 @@ MAX_QUOTED = 500
 
 
 class Commands(CommandManager):
-    """The commands by name. Unlike cliff's manager it imports a command only to run it."""
+    """The commands by name: the entry points of this distribution, and of no other."""
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
-        for point in entry_points(group=namespace):
+        for point in distribution("rtagent").entry_points.select(group=namespace):
             self.commands[point.name.replace("_", " ")] = point
 
     def starting_with(self, words: Sequence[str]) -> dict[str, str]:
@@ -67,7 +71,18 @@ class Commands(CommandManager):
         return {name: _summary(self.commands[name].load()) for name in found}
 
 
-class Help(HelpCommand):
+class Strict(Command):
+    """A command whose usage errors are one line."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return one_line_errors(super().get_parser(prog_name))
+
+    def get_epilog(self) -> str:
+        """Return nothing. cliff's reads the metadata of all distributions, to name a plugin."""
+        return ""
+
+
+class Help(Strict, HelpCommand):
     """Print the help of a command, or list the commands that begin with a word."""
 
     app: Shell
@@ -148,14 +163,20 @@ class Shell(App):
         if self.options.version:
             self._print_version()
             raise SystemExit(Exit.OK)
+        from rtagent.cmd.client import Client  # it reads the configuration, with its libraries
+
+        files = os.environ.get(CONFIG_FILE, "").split()
+        self.options.config_file = self.options.config_file or files
         self.client = Client(self.options, self.LOG)
 
     def _print_version(self) -> None:
         """Print the version; with ``-v``, those of what the program runs on, too."""
-        from rtagent.service.versions import versions
+        lines = [f"{self.NAME} {rtagent.__version__}"]
+        if self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL:
+            from rtagent.service.versions import versions
 
-        lines = [*versions()] if self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL else []
-        print(*(lines or [f"{self.NAME} {rtagent.__version__}"]), sep="\n", file=self.stdout)
+            lines = [*versions()]
+        print(*lines, sep="\n", file=self.stdout)
 
     def get_fuzzy_matches(self, cmd: str) -> list[str]:
         """Return the commands that have the word, as ``node drain`` has ``drain``; if there are
@@ -291,6 +312,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _address(text: str) -> str:
     """Return an address of the read API."""
+    from rtagent.api.address import parse_client
+
     try:
         parse_client(text)
     except ConfigError as error:
@@ -300,6 +323,8 @@ def _address(text: str) -> str:
 
 def _host(text: str) -> str:
     """Return the name of a service host: what the option of an agent may be."""
+    from oslo_config.types import HostDomain
+
     try:
         found: str = HostDomain()(text)
     except ValueError as error:

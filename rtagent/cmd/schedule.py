@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from rtagent.cmd import schedule_request
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.cells import Column
+from rtagent.cmd.claim_request import (
+    FLAVOR,
+    add_fields,
+    check_options,
+    field,
+    fields,
+    mapping,
+    pair,
+    read_document,
+)
 from rtagent.cmd.output import Lines, OrEmpty
+from rtagent.errors import InvalidRequest
+from rtagent.model.request_spec import Purpose
 
 #: Columns before and after those of the filters.
 FIRST, LAST = ("rank", "host", "nodename"), ("weight", "weights")
 #: What a filter's cell shows for a host that passes.
 PASSES = "yes"
+
+METHOD = "explain"
+
+#: Options of the request: (metavar, type, help).
+_SPEC = {
+    "project": ("ID", str, "The project"),
+    "user": ("ID", str, "The user"),
+    "availability-zone": ("ZONE", str, "The requested availability zone"),
+    "os-type": ("TYPE", str, "The type of the operating system"),
+}
+#: Options that may be repeated: the field, and help.
+_LISTS = {
+    "--ignore-host": ("ignore_hosts", "A host that is not selected. May be repeated."),
+    "--force-host": ("force_hosts", "Only this host, without filters. May be repeated."),
+}
+#: The path in the document, and the option that sets it.
+_PATHS = {
+    **{f"$.request_spec.{field(option)}": f"--{option}" for option in _SPEC},
+    **{f"$.request_spec.flavor.{field(option)}": f"--{option}" for option in FLAVOR},
+    **{f"$.request_spec.{name}": option for option, (name, _) in _LISTS.items()},
+    "$.request_spec.flavor.extra_specs": "--property",
+    "$.request_spec.image.properties": "--image-property",
+    "$.request_spec.scheduler_hints": "--hint",
+    "$.request_spec.purpose": "--purpose",
+    "$.instance_uuid": "--instance",
+}
 
 
 class Weights(Column[Sequence[Mapping[str, Any]]]):
@@ -40,11 +77,11 @@ class ScheduleExplain(List):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        schedule_request.add_arguments(parser)
+        _add_request(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        arguments = schedule_request.arguments(parsed_args)
+        arguments = _request(parsed_args)
         explanation = self.app.client.call_scheduler(
             "explain", arguments["request_spec"], arguments["instance_uuid"]
         )
@@ -67,3 +104,88 @@ def _row(host: Mapping[str, Any], filters: tuple[str, ...]) -> tuple[Any, ...]:
         OrEmpty(host["weight"]),
         Weights(host["weights"]),
     )
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a request."""
+    group = parser.add_argument_group(
+        "request", "either a file, or --vcpus, --memory and further options"
+    )
+    group.add_argument(
+        "--request",
+        metavar="FILE",
+        help="A JSON document: a request spec, as described by `rtagent schema show --topic"
+        " scheduler explain`; - is standard input.",
+    )
+    add_fields(group, {**_SPEC, **FLAVOR})
+    group.add_argument(
+        "--volume-backed",
+        action="store_true",
+        default=None,
+        help="The root disk is a volume and uses no disk of the host.",
+    )
+    for option, text in (
+        ("--property", "An extra spec of the flavor; may be repeated."),
+        ("--image-property", "A property of the image; may be repeated."),
+        ("--hint", "A scheduler hint; may be repeated. Values of one key form a list."),
+    ):
+        group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
+    for option, (_, text) in _LISTS.items():
+        group.add_argument(option, action="append", metavar="HOST", help=text)
+    group.add_argument(
+        "--purpose",
+        choices=get_args(Purpose),
+        help="The operation for which a host is searched. Default: build.",
+    )
+    parser.add_argument(
+        "--instance",
+        metavar="UUID",
+        help="The instance that moves. Its own resources on a host count as free for it.",
+    )
+
+
+def _request(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of the call, as in the schema.
+
+    :raises InvalidRequest: names each invalid option, or each path of the file.
+    """
+    from rtagent.rpc.scheduler_endpoint import METHODS
+
+    spec, paths = _from_options(args), _PATHS
+    if args.request is not None:
+        if spec != {"flavor": {}}:
+            rule = "cannot be combined with options: put everything into the file"
+            raise InvalidRequest(method=METHOD, errors=[{"path": "--request", "message": rule}])
+        spec, paths = read_document(args.request, METHOD), {"$.instance_uuid": "--instance"}
+    document = {"request_spec": spec, "instance_uuid": args.instance}
+    check_options(METHODS[METHOD], document, paths)
+    return document
+
+
+def _from_options(args: argparse.Namespace) -> dict[str, Any]:
+    extra_specs = mapping("extra_specs", "--property", args.property, METHOD)
+    spec: dict[str, Any] = {
+        **fields(args, _SPEC),
+        "flavor": {**fields(args, FLAVOR), **extra_specs},
+        **{
+            name: values
+            for option, (name, _) in _LISTS.items()
+            if (values := getattr(args, option[2:].replace("-", "_")))
+        },
+    }
+    if image := mapping("properties", "--image-property", args.image_property, METHOD):
+        spec["image"] = image
+    if args.hint:
+        spec["scheduler_hints"] = _hints(args.hint)
+    if args.purpose is not None:
+        spec["purpose"] = args.purpose
+    if args.volume_backed:
+        spec["is_bfv"] = True
+    return spec
+
+
+def _hints(pairs: list[tuple[str, str]]) -> Mapping[str, str | list[str]]:
+    values: dict[str, list[str]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    return {key: found[0] if len(found) == 1 else found for key, found in values.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from oslo_context.context import RequestContext
 
 from rtagent.cmd import server_request
-from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.base import Action, Cells, List, Row, Rows, Show, row, rows, with_dry_run
 from rtagent.cmd.exit_codes import Exit, exit_code
 from rtagent.cmd.output import KeyValues, OrEmpty, timestamp
 from rtagent.conductor.conductor import Conductor
@@ -33,7 +33,7 @@ def _host(server: Server) -> Any:
     return OrEmpty(server.place and server.place.host)
 
 
-_LIST_COLUMNS: dict[str, Callable[[Server], Any]] = {
+_LIST_COLUMNS: Cells = {
     "uuid": lambda server: server.uuid,
     "name": lambda server: server.name,
     "vm_state": lambda server: server.vm_state,
@@ -43,7 +43,7 @@ _LIST_COLUMNS: dict[str, Callable[[Server], Any]] = {
     "memory_mb": lambda server: server.spec.flavor.memory_mb,
     "operation": lambda server: OrEmpty(server.operation_uuid),
 }
-_SHOW_COLUMNS: dict[str, Callable[[Server], Any]] = {
+_SHOW_COLUMNS: Cells = {
     **_LIST_COLUMNS,
     "flavor": lambda server: KeyValues(msgspec.to_builtins(server.spec.flavor)),
     "claim": lambda server: OrEmpty(server.place and server.place.claim["uuid"]),
@@ -62,9 +62,7 @@ class ServerList(List):
     nouns = "servers"
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        cells = _LIST_COLUMNS.values()
-        servers = open_records(self.app.client.settings).servers()
-        return tuple(_LIST_COLUMNS), [tuple(cell(each) for cell in cells) for each in servers]
+        return rows(_LIST_COLUMNS, open_records(self.app.client.settings).servers())
 
 
 class ServerShow(Show):
@@ -75,7 +73,7 @@ class ServerShow(Show):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         servers = open_records(self.app.client.settings).servers()
-        return _row(find(servers, parsed_args.server))
+        return row(_SHOW_COLUMNS, find(servers, parsed_args.server))
 
 
 class Working:
@@ -134,7 +132,7 @@ class Operation(Show, Working):
         with self.conductor() as conductor:
             server = self.operate(conductor, parsed_args)
         assert server is not None
-        return _row(server)
+        return row(_SHOW_COLUMNS, server)
 
     @abstractmethod
     def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
@@ -270,7 +268,3 @@ def with_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the argument that names a server."""
     parser.add_argument("server", metavar="SERVER", help="The uuid or the name of the server.")
     return parser
-
-
-def _row(server: Server) -> Row:
-    return tuple(_SHOW_COLUMNS), tuple(cell(server) for cell in _SHOW_COLUMNS.values())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
-from rtagent.cmd.base import Action, List, Rows, with_dry_run
+from rtagent.cmd.base import Action, Cells, List, Rows, rows, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import OrEmpty, timestamp
 from rtagent.cmd.server import Working
@@ -27,7 +26,7 @@ def _owed(client: Client) -> list[ServerOperation]:
     return [each for each in found if TABLES[each.kind].alone]
 
 
-_COLUMNS: dict[str, Callable[[ServerOperation], Any]] = {
+_COLUMNS: Cells = {
     "operation": lambda owed: owed.uuid,
     "kind": lambda owed: owed.kind,
     "server": lambda owed: owed.server_uuid,
@@ -45,8 +44,7 @@ class ServerOwedList(List):
     nouns = "owed operations"
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        owed, cells = _owed(self.app.client), _COLUMNS.values()
-        return tuple(_COLUMNS), [tuple(cell(each) for cell in cells) for each in owed]
+        return rows(_COLUMNS, _owed(self.app.client))
 
 
 class ServerOwedDrop(Action, Working):

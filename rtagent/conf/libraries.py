@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import distribution
 from importlib.util import find_spec
 
 from oslo_config import cfg
@@ -12,7 +12,8 @@ from oslo_config import cfg
 from rtagent.conf import opts
 from rtagent.conf.load import Mistakes, mistake, note, values
 
-#: The libraries whose options the daemon has (entry points of ``oslo.config.opts``).
+#: The libraries whose options the daemon has: entry points of ``oslo.config.opts``, which have the
+#: name of their distribution.
 LOG = "oslo.log"
 REPORTS = "oslo.reports"
 LIBRARIES = (LOG, "oslo.messaging", "oslo.policy", REPORTS)
@@ -34,9 +35,10 @@ Group = tuple[str | None, Sequence[cfg.Opt]]
 
 def listed(namespaces: Iterable[str]) -> Iterator[Group]:
     """Yield the options of each namespace by group; None is DEFAULT."""
-    found = entry_points(group="oslo.config.opts")
     for namespace in namespaces:
-        yield from found[namespace].load()()
+        points = distribution(namespace).entry_points
+        (found,) = points.select(group="oslo.config.opts", name=namespace)
+        yield from found.load()()
 
 
 def judge(conf: cfg.ConfigOpts, mistakes: Mistakes) -> None:

@@ -60,12 +60,9 @@ def section(group: str) -> str | None:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of rtagent, except those of `register_mdev` and `register_physnets`, and
-    of keystoneauth1.
-    """
+    """Register the options of rtagent, except those of `register_mdev` and `register_physnets`."""
     for group, options in groups():
         conf.register_opts(options, section(group))
-    placement.register(conf)
 
 
 def register_mdev(conf: cfg.ConfigOpts, types: Iterable[str]) -> None:

@@ -1,10 +1,12 @@
-"""[placement]: allocations, and keystoneauth1's own options for the connection to Placement."""
+"""[placement]: allocations, and keystoneauth1's own options for the connection to Placement.
+
+keystoneauth1 brings an HTTP client, so it is imported only where its options are needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
 from rtagent.conf.types import Items, StandardTrait
@@ -99,6 +101,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     Those of the authentication plugin are registered when it is loaded. Without ``auth_type``
     nothing is published to Placement.
     """
+    from keystoneauth1 import loading
+
     loading.register_session_conf_options(conf, GROUP)
     loading.register_auth_conf_options(conf, GROUP)
     loading.register_adapter_conf_options(conf, GROUP)
@@ -108,6 +112,8 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 def documented() -> list[cfg.Opt]:
     """Return every option of keystoneauth1 once, for the sample configuration."""
+    from keystoneauth1 import loading
+
     options = [
         *loading.get_auth_common_conf_options(),
         *loading.get_session_conf_options(),
@@ -125,6 +131,9 @@ def chosen(conf: cfg.ConfigOpts) -> tuple[str, list[cfg.Opt]]:
     :returns: the group that contains them, which ``auth_section`` may name, and the options. Errors
         in these options are reported elsewhere: the result has no options then.
     """
+    from keystoneauth1 import exceptions, loading
+
+    register(conf)
     try:
         # Registered again, because auth_section can be read only now, and auth_type is in the group
         # that it names.

@@ -33,7 +33,6 @@ from rtagent.conf.neutron_tunnel import NeutronTunnel
 from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
-from rtagent.conf.provider_files import read_files
 from rtagent.conf.rpc import Rpc
 from rtagent.conf.scheduler import Scheduler
 from rtagent.conf.types import ReservedPages
@@ -215,6 +214,8 @@ def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Set
     """
     settings, mistakes = _judge_options(conf)
     if files is None:
+        from rtagent.conf.provider_files import read_files
+
         files, wrong = read_files(settings.compute.provider_config_location)
         for error in wrong:  # a file can have several
             mistakes["compute", str(error)] = error

@@ -7,10 +7,10 @@ from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
 from rtagent.conf.load import rule, written
+from rtagent.conf.placement import GROUP, register
 from rtagent.errors import ConfigError, PlacementError
 from rtagent.placement.client import HttpPlacement
 
-GROUP = "placement"
 #: The message of what needs Placement where `load` returns None.
 NOT_CONFIGURED = (
     "Placement is not configured: set [placement] auth_type, and the options that this type needs,"
@@ -29,6 +29,7 @@ def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     :returns: None if ``auth_type`` is unset: nothing is published.
     :raises ConfigError: naming the option.
     """
+    register(conf)
     try:
         return _load(conf)
     except cfg.Error as exc:

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
-from rtagent.conf import libraries, load
+from rtagent.conf import libraries, load, placement
 from rtagent.conf import settings as judging
 from rtagent.conf.load import note
 from rtagent.conf.settings import Settings
@@ -135,7 +135,7 @@ def _check_placement(conf: cfg.ConfigOpts, settings: Settings) -> None:
     mode = settings.placement.manage_allocations
     if loading.load(conf) is None and mode != ManageAllocations.NO:
         raise ConfigError(
-            group=loading.GROUP,
+            group=placement.GROUP,
             option="auth_type",
             value="",
             rule=f"must be set with manage_allocations = {mode}",

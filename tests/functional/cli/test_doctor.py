@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.cmd.doctor_checks import CHECKS
+from rtagent.cmd.doctor import CHECKS
 from tests.functional.cli.shell import Outcome, run
 
 TITLES = [title for title, _ in CHECKS]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rtagent.cmd.client import Client
-from rtagent.cmd.doctor_checks import Doctor, Finding, keys
+from rtagent.cmd.doctor import Doctor, Finding, keys
 from tests.support.trust import DAY, KeyFiles
 
 
