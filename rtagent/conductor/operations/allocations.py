@@ -92,8 +92,12 @@ def withdrawn_if_late(run: Run) -> Iterator[None]:
 
     :raises OperationTaken: they were late.
     """
+    failed = None
     try:
         yield
+    except RtAgentError as error:  # it may have had its effect
+        failed = error
+    try:
         run.reach(lambda: None)
     except OperationTaken:
         if run.allocations is not None:
@@ -101,6 +105,8 @@ def withdrawn_if_late(run: Run) -> Iterator[None]:
             with suppress(RtAgentError):  # another conductor has written since
                 run.allocations.write({run.server.uuid: _whole({}, content)})
         raise
+    if failed is not None:
+        raise failed
 
 
 def _change(run: Run, uuids: tuple[str, ...], change: Callable[[_Consumers], _Consumers]) -> None:
