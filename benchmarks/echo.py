@@ -13,8 +13,8 @@ from typing import Any
 import kombu.transport
 import oslo_messaging
 from oslo_config import cfg
-from oslo_messaging._metrics.client import oslo_messaging_metrics
-from oslo_messaging._tracing.client import oslo_messaging_tracing
+
+from rtagent.rpc import driver
 
 #: kombu's own connections, in a process that has replaced those for "amqp".
 PLAIN = "kombu+plainamqp"
@@ -35,9 +35,7 @@ def plain_transport(url: str) -> Any:
     logging.getLogger("oslo.messaging._drivers.impl_rabbit").addFilter(_matters)
     conf = cfg.ConfigOpts()
     conf([], project="rtagent", default_config_files=[])
-    # oslo.messaging reads these from `conf`, but registers them in the global configuration.
-    conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
-    conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
+    driver.register_options(conf)
     return oslo_messaging.get_rpc_transport(conf, url.replace("rabbit", PLAIN, 1))
 
 

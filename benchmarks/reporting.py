@@ -23,7 +23,7 @@ from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.ports import NullReporter
-from rtagent.rpc.scheduler_casts import scheduler_casts
+from rtagent.rpc.casts import scheduler_casts
 from rtagent.rpc.transport import get_transport
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext

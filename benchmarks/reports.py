@@ -14,7 +14,7 @@ from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Call
 from rtagent.ports import NullReporter
-from rtagent.rpc.scheduler_casts import scheduler_casts
+from rtagent.rpc.casts import scheduler_casts
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat

@@ -27,9 +27,8 @@ from rtagent.model.host_report import HostReport
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import ServerOperation
 from rtagent.ports import NullReporter
-from rtagent.rpc import scheduler_casts
+from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.scheduler_casts import Numbered
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
 from rtagent.rpc.server import RpcServer
@@ -55,14 +54,12 @@ def memory(bench: Bench) -> Iterator[Figure]:
     each, after requests."""
     config = {"DEFAULT": {"service_down_time": 3600}}
     made = _server(bench, config)
-    casts, fleet = scheduler_casts.scheduler_casts(bench.transport), Fleet(HOSTS)
+    casts, fleet = scheduler_casts(bench.transport), Fleet(HOSTS)
     api = SchedulerAPI(bench.transport, timeout=60, attempts=1)
     for name in fleet.names:
         report, instances = fleet.report(name), fleet.instances(name)
         number = Numbered(host=name, node_uuid=report.node.uuid, epoch=1, revision=1)
-        casts.send(
-            [scheduler_casts.whole_list(number, instances), scheduler_casts.host_state(report)]
-        )
+        casts.send([whole_list(number, instances), host_state(report)])
     wait_until(lambda: api.ping(CONTEXT)["hosts"] == HOSTS, 120)
     spec = {"flavor": {"vcpus": 2, "memory_mb": 1024, "root_gb": 10}}
     for _ in range(bench.rounds(REQUESTS)):

@@ -154,8 +154,7 @@ def keys(doctor: Doctor) -> Finding:
 def broker_rights(doctor: Doctor) -> Finding:
     """What the user may do at RabbitMQ and need not, and what it lacks. Nothing is changed."""
     conf = doctor.client.conf
-    get_transport(conf)  # registers the options
-    found = broker_of(conf)
+    found = broker_of(get_transport(conf))
     if found is None:
         return Finding(PASS, "the broker is not RabbitMQ")
     names, user = broker_names(conf), found.user

@@ -89,7 +89,7 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
 
     :raises InvalidRequest: names each invalid option, or each path of the file.
     """
-    from rtagent.rpc.scheduler_methods import METHODS
+    from rtagent.rpc.scheduler_endpoint import METHODS
 
     spec, paths = _from_options(args), _PATHS
     if args.request is not None:

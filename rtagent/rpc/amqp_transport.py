@@ -13,31 +13,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import amqp
 import kombu.transport
 import oslo_messaging
 from amqp import spec
 from amqp.exceptions import MessageNacked
+from amqp.protocol import queue_declare_ok_t
 from kombu.transport import pyamqp
 
 from rtagent.rpc.amqp_frames import harmless_frames
 from rtagent.rpc.amqp_reading import FrameSocket
-from rtagent.rpc.envelope import (
-    ENVELOPE,
-    MAX_BODY,
-    MAX_REPORT,
-    Refused,
-    check,
-    check_delivery,
-)
+from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, Refused, check, check_delivery
 from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The queues of requests: of all servers of a topic, of one, and of a call to all at once.
 REQUESTS = re.compile(rf"({AGENT}|{SCHEDULER})(\Z|\.|_fanout(?:_|\Z))")
 #: The largest message in the queues of each topic, in bytes.
 LARGEST = {AGENT: MAX_BODY, SCHEDULER: MAX_REPORT}
+#: The queue of all agents, which oslo.messaging reads, too. No call for an agent goes there, and a
+#: user who may read it may also delete it.
+UNREAD = AGENT
 #: The number of message ids that a channel remembers. A client repeats a message whose confirmation
 #: was lost, and thousands of others may come before the repetition: a call that was refused could
 #: be granted then. oslo.messaging remembers 16.
@@ -92,13 +89,7 @@ class Message(pyamqp.Message):
 
     oslo.messaging rejects a message whose processing fails, also if it has acknowledged it. The
     error about that would end the connection.
-
-    The content of a checked request is not parsed again.
     """
-
-    def __init__(self, msg: Any, *args: Any, **named: Any) -> None:
-        super().__init__(msg, *args, **named)  # type: ignore[no-untyped-call]
-        self._decoded_cache = getattr(msg, "parsed", None)
 
     def reject(self, requeue: bool = False) -> None:
         if not self.acknowledged:
@@ -135,10 +126,18 @@ class Channel(_Waiting, pyamqp.Channel):
         self._unique_ids: dict[str, None] = {}  # in the order of their arrival
         self._exchanges: dict[str, str] = {}  # by queue
 
+    def queue_declare(self, queue: str = "", *args: Any, **named: Any) -> Any:
+        """Declare a queue, but not that of `UNREAD`."""
+        if queue == UNREAD:
+            return queue_declare_ok_t(queue, 0, 0)
+        return super().queue_declare(queue, *args, **named)
+
     def basic_consume(
         self, queue: str = "", *args: Any, callback: Callable[..., None], **named: Any
     ) -> Any:
         """Consume from a queue; requests are checked before `callback` gets them."""
+        if queue == UNREAD:
+            return None
         if requests := REQUESTS.match(queue):
             self.body_limit = LARGEST[requests[1]]
             fanout = requests[2].startswith("_fanout")
@@ -147,6 +146,8 @@ class Channel(_Waiting, pyamqp.Channel):
 
     def queue_bind(self, queue: str, exchange: str = "", *args: Any, **named: Any) -> Any:
         """Bind a queue to an exchange, and remember that for `basic_consume`."""
+        if queue == UNREAD:
+            return None
         self._exchanges[queue] = exchange
         return super().queue_bind(queue, exchange, *args, **named)
 
@@ -197,9 +198,7 @@ class Channel(_Waiting, pyamqp.Channel):
     def _check(self, message: Any) -> None:
         body = message.body
         encoded = body.encode() if isinstance(body, str) else body
-        unique_id, fields = check(encoded, message.properties, self.body_limit or MAX_BODY)
-        if not ENVELOPE & fields.keys():
-            message.parsed = fields
+        unique_id = check(encoded, message.properties, self.body_limit or MAX_BODY)
         if unique_id is not None:
             # oslo.messaging would log a traceback.
             if unique_id in self._unique_ids:
@@ -207,30 +206,6 @@ class Channel(_Waiting, pyamqp.Channel):
             self._unique_ids[unique_id] = None
             if len(self._unique_ids) > REMEMBERED:
                 del self._unique_ids[next(iter(self._unique_ids))]
-
-    def _basic_publish(
-        self, msg: Any, *args: Any, timeout: float | None = None, **named: Any
-    ) -> Any:
-        """Send a message.
-
-        py-amqp looks for an event of the broker before each one. Here all messages are confirmed,
-        and an event is read with the confirmation.
-        """
-        if timeout is not None or self.connection is None:
-            return super()._basic_publish(msg, *args, timeout=timeout, **named)
-        return self._send(msg, *args, **named)
-
-    def _send(
-        self,
-        msg: Any,
-        exchange: str = "",
-        routing_key: str = "",
-        mandatory: bool = False,
-        immediate: bool = False,
-        **_: Any,
-    ) -> Any:
-        place = (0, exchange, routing_key, mandatory, immediate)
-        return self.send_method(spec.Basic.Publish, "Bssbb", place, msg)
 
     def basic_publish_confirm(self, message: Any, **named: Any) -> Any:
         """Publish a message and wait for its confirmation.
@@ -257,6 +232,12 @@ class Connection(_Waiting, pyamqp.Connection):
     """A connection whose channels and frames are those of this module."""
 
     Channel = Channel
+    # Without connection.blocked, for which py-amqp looks before it sends a message. All messages
+    # are confirmed here, and a blocked broker is noticed by that.
+    negotiate_capabilities: ClassVar = {
+        "consumer_cancel_notify": True,
+        "authentication_failure_close": True,
+    }
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self._answer_by: float | None = None

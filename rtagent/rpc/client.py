@@ -12,8 +12,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.calls import Calls
-from rtagent.rpc.client_methods import add_methods
-from rtagent.rpc.method import Method
+from rtagent.rpc.method import Method, add_methods
 from rtagent.rpc.methods import METHODS, TOPIC
 
 #: The version that added a method, an argument to methods of an earlier one, or a field to the

@@ -13,20 +13,15 @@ from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.metric import Metric
 from rtagent.ports import Clock, Reporter, ServiceRegistry
-from rtagent.rpc.adoption_endpoint import AdoptionEndpoint
-from rtagent.rpc.allocation_endpoint import AllocationEndpoint, DeleteAllocation
-from rtagent.rpc.claim_endpoint import ClaimEndpoint
+from rtagent.rpc.claim_endpoint import AdoptionEndpoint, ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
-from rtagent.rpc.document_endpoint import Answer, DocumentEndpoint
-from rtagent.rpc.drain_endpoint import DrainEndpoint
 from rtagent.rpc.duplicates import Duplicates
-from rtagent.rpc.host_report_endpoint import Ask, HostReportEndpoint
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.method import Arguments
 from rtagent.rpc.methods import VERSION
-from rtagent.rpc.move_endpoint import MoveEndpoint
-from rtagent.rpc.node_endpoint import NodeEndpoint
-from rtagent.rpc.read_endpoint import ReadEndpoint
+from rtagent.rpc.move_endpoint import AllocationEndpoint, DeleteAllocation, MoveEndpoint
+from rtagent.rpc.node_endpoint import Ask, DrainEndpoint, HostReportEndpoint, NodeEndpoint
+from rtagent.rpc.read_endpoint import Answer, DocumentEndpoint, ReadEndpoint
 from rtagent.rpc.replies import ClaimReplies, Guest
 from rtagent.rpc.serving import Serving
 from rtagent.rpc.trust.access import Access

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -35,9 +35,6 @@ MAX_NAME = 100
 MAX_CONTEXT_DEPTH = 8
 
 _CONTEXT = "_context_"
-
-#: The fields of an envelope. oslo.messaging takes every document with both for one.
-ENVELOPE = frozenset({"oslo.version", "oslo.message"})
 
 #: The header that RabbitMQ adds to a message that it dead-letters. No client can remove it.
 _DEAD_LETTER = "x-death"
@@ -109,19 +106,8 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _requests = Converter(_Request)
 
 
-class Checked(NamedTuple):
-    """A message that breaks no rule.
-
-    :ivar unique_id: None: it has none. :ivar fields: what is in its envelope, as oslo.messaging
-        would parse it.
-    """
-
-    unique_id: str | None
-    fields: dict[str, Any]
-
-
-def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) -> Checked:
-    """Return the message, parsed.
+def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) -> str | None:
+    """Check a message, and return its unique id; None: it has none.
 
     :param properties: of AMQP, by py-amqp's names. :param max_body: bytes.
     :raises Refused: it breaks a rule.
@@ -136,7 +122,7 @@ def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) 
         raise Refused("request") from None
     if (request.message_id is None) != (request.reply_queue is None):
         raise Refused("request")
-    return Checked(request.unique_id, fields)
+    return request.unique_id
 
 
 def check_delivery(

@@ -19,7 +19,7 @@ from typing import Any
 
 import amqp
 import msgspec
-from oslo_config import cfg
+import oslo_messaging
 
 from rtagent.model.base import Value
 from rtagent.rpc.broker.connection import BROKEN, Broker, broker_of
@@ -178,13 +178,13 @@ class HostLock:
 
 
 def host_lock(
-    conf: cfg.ConfigOpts, host: str, me: AgentIdentity, met: Callable[[AgentIdentity], None]
+    transport: oslo_messaging.RPCTransport,
+    host: str,
+    me: AgentIdentity,
+    met: Callable[[AgentIdentity], None],
 ) -> HostLock | None:
-    """The lock at the broker of the configuration; None: that broker is not RabbitMQ.
-
-    Call it after `get_transport`, which registers the options of the broker.
-    """
-    broker = broker_of(conf)
+    """The lock at the broker of a transport; None: that broker is not RabbitMQ."""
+    broker = broker_of(transport)
     return None if broker is None else HostLock(broker, host, me, met)
 
 

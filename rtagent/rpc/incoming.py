@@ -1,15 +1,29 @@
-"""Messages between oslo.messaging's driver and its server: their number, and their replies."""
+"""Messages between oslo.messaging's driver and its server: their number, and their replies.
+
+oslo.messaging's own `reply` occupies its thread while a reply queue is missing, for
+``kombu_missing_consumer_retry_timeout`` seconds, and then refuses that queue for a minute. A queue
+is missing for good if its caller has ended, and for a moment while its caller reconnects after a
+restart of the broker. So a reply is tried once; the few that fail are repeated here, by one thread.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
-from rtagent.ports import Reporter
+from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import REPLY_QUEUE
-from rtagent.rpc.late_replies import LateReplies
+from rtagent.rpc.driver import send_reply
 
+#: Seconds for which a reply is repeated. A caller reconnects within them.
+REPLY_PATIENCE = 10.0
+#: Seconds between two rounds of attempts.
+INTERVAL = 1.0
+#: The number of replies that wait at the same time; another one is given up at once.
+MAX_WAITING = 64
 #: The number of messages that wait or are served at the same time. While there are more, the broker
 #: keeps them.
 MAX_MESSAGES = 256
@@ -21,6 +35,95 @@ DROPPED = (
     f"a message was dropped, because {MAX_MESSAGES} calls are being served or wait, and none of "
     f"them has ended within {PATIENCE:g} s"
 )
+#: The count of messages that were not dispatched, and its label for too many at the same time.
+REFUSED, OVERLOAD = "rpc_refused", "overload"
+
+GIVEN_UP = (
+    "a reply was given up, because the queue of its caller does not exist or takes no message; the "
+    "caller has ended, or was not connected to the broker for a while"
+)
+
+
+class _Late(NamedTuple):
+    incoming: Any
+    reply: Any
+    failure: Any
+    deadline: float
+
+    def sent(self) -> bool:
+        return send_reply(self.incoming, self.reply, self.failure)
+
+
+class LateReplies:
+    """Sends replies, and repeats those that fail from one thread. Thread-safe."""
+
+    def __init__(self, clock: Clock, reporter: Reporter) -> None:
+        self._clock, self._reporter = clock, reporter.named(__name__)
+        self._waiting: deque[_Late] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def send(self, incoming: Any, reply: Any, failure: Any) -> None:
+        """Send the reply, or the failure, of a call; see `oslo_messaging`'s incoming messages."""
+        if not getattr(incoming, "reply_q", None):  # a cast, or not from RabbitMQ
+            incoming.reply(reply, failure)
+            return
+        late = _Late(incoming, reply, failure, self._clock.monotonic() + REPLY_PATIENCE)
+        if not late.sent() and not self._postponed(late):
+            self._give_up()
+
+    def stop(self) -> None:
+        """Try once more to send the replies that wait, for `REPLY_PATIENCE` at most, and give up
+        those that fail.
+        """
+        with self._changed:
+            self._stopped, thread = True, self._thread
+            self._changed.notify()
+        if thread is not None:
+            thread.join(REPLY_PATIENCE)
+
+    def _postponed(self, late: _Late) -> bool:
+        with self._changed:
+            if self._stopped or len(self._waiting) >= MAX_WAITING:
+                return False
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="rpc-replies", daemon=True)
+                thread.start()
+                self._thread = thread  # only now: the next reply tries again if it fails
+            self._waiting.append(late)
+            self._changed.notify()
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopped)
+                self._changed.wait_for(lambda: self._stopped, INTERVAL)
+                last, round_ = self._stopped, len(self._waiting)
+            for _ in range(round_):
+                self._repeat()
+            if last:
+                return
+
+    def _repeat(self) -> None:
+        with self._changed:
+            if not self._waiting:
+                return
+            late = self._waiting.popleft()
+        try:
+            delivered = late.sent()
+        except Exception as error:  # of the broker, while it stops; this thread goes on
+            self._reporter.log("warning", f"a late reply failed: {type(error).__name__}")
+            delivered = False
+        if delivered:
+            return
+        if self._clock.monotonic() >= late.deadline or not self._postponed(late):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._reporter.counted("rpc_given_up", "undeliverable")
+        self._reporter.log("warning", GIVEN_UP)
 
 
 class Incoming:
@@ -55,33 +158,26 @@ class Incoming:
             self._end()
 
 
-#: The count of messages that were not dispatched, and its label for too many at the same time.
-REFUSED, OVERLOAD = "rpc_refused", "overload"
+class Workers(ThreadPoolExecutor):
+    """The threads that serve messages, with `Incoming` in place of the driver's messages.
 
+    oslo.messaging's own executor starts a thread while others are idle, and keeps any number of
+    messages.
+    """
 
-class IncomingListener:
-    """A driver's listener whose messages are `Incoming`, and whose number is bounded."""
-
-    def __init__(self, listener: Any, replies: LateReplies, reporter: Reporter) -> None:
-        self._listener, self._replies = listener, replies
-        self._reporter = reporter.named(__name__)
+    def __init__(self, max_workers: int, replies: LateReplies, reporter: Reporter) -> None:
+        super().__init__(max_workers)
+        self._replies, self._reporter = replies, reporter.named(__name__)
         self._places = threading.BoundedSemaphore(MAX_MESSAGES)
 
-    def start(self, on_incoming: Callable[[list[Incoming]], None]) -> None:
-        """Call `on_incoming` with every message, in a list of one."""
-
-        def receive(messages: list[Any]) -> None:
-            for message in messages:
-                if self._places.acquire(timeout=PATIENCE):
-                    on_incoming([Incoming(message, self._replies, self._places.release)])
-                else:
-                    self._reporter.counted(REFUSED, OVERLOAD)
-                    self._reporter.log("error", DROPPED)
-
-        self._listener.start(receive)
-
-    def stop(self) -> None:
-        self._listener.stop()
-
-    def cleanup(self) -> None:
-        self._listener.cleanup()
+    def submit(  # type: ignore[override]
+        self, process: Callable[[list[Incoming]], None], messages: list[Any]
+    ) -> None:
+        """Have `process` called with each message, in a list of one; wait for a place first."""
+        for message in messages:
+            if self._places.acquire(timeout=PATIENCE):
+                incoming = Incoming(message, self._replies, self._places.release)
+                super().submit(process, [incoming])
+            else:
+                self._reporter.counted(REFUSED, OVERLOAD)
+                self._reporter.log("error", DROPPED)

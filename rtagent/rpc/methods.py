@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtagent.rpc import topics
-from rtagent.rpc.adoption_endpoint import AdoptionEndpoint
-from rtagent.rpc.allocation_endpoint import AllocationEndpoint
-from rtagent.rpc.claim_endpoint import ClaimEndpoint
+from rtagent.rpc.claim_endpoint import AdoptionEndpoint, ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
-from rtagent.rpc.document_endpoint import DocumentEndpoint
-from rtagent.rpc.drain_endpoint import DrainEndpoint
-from rtagent.rpc.host_report_endpoint import HostReportEndpoint
 from rtagent.rpc.method import Method, declared
-from rtagent.rpc.move_endpoint import MoveEndpoint
-from rtagent.rpc.node_endpoint import NodeEndpoint
-from rtagent.rpc.read_endpoint import ReadEndpoint
+from rtagent.rpc.move_endpoint import AllocationEndpoint, MoveEndpoint
+from rtagent.rpc.node_endpoint import DrainEndpoint, HostReportEndpoint, NodeEndpoint
+from rtagent.rpc.read_endpoint import DocumentEndpoint, ReadEndpoint
 
 TOPIC = topics.AGENT
 VERSION = "1.9"

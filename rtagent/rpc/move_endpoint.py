@@ -1,7 +1,8 @@
-"""The methods of moves (resize, migration, live migration, evacuation), and their arguments."""
+"""The methods of moves (resize, migration, live migration, evacuation), and of what they leave."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from rtagent.audit import Auditor
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
+from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import Instance
 from rtagent.model.migration import MigrationFacts, MigrationType
@@ -232,3 +234,59 @@ def move_request(
         migration=migration,
         source=arguments.source or SourceFacts(),
     )
+
+
+#: Deletes this node's part of what an instance has in Placement.
+DeleteAllocation = Callable[[str, DeletionReason], None]
+
+#: Errors of the methods that delete allocations.
+DELETION_ERRORS = (
+    *("IllegalTransition", "StoreRestored"),
+    *("PlacementError", "PlacementConflict", "PlacementUnavailable"),
+)
+
+
+class DeleteAllocationFor(Change, frozen=True, kw_only=True):
+    """The instance that has left."""
+
+    instance_uuid: Uuid
+
+
+class AllocationEndpoint:
+    """Serves the methods that delete allocations."""
+
+    def __init__(self, tracker: ResourceTracker, delete: DeleteAllocation) -> None:
+        self._tracker, self._delete = tracker, delete
+
+    @rpc_method(CONDUCTOR, errors=DELETION_ERRORS, slow=True)
+    def delete_allocation_for_evacuated_instance(
+        self, arguments: DeleteAllocationFor, call: Call
+    ) -> None:
+        """Delete what Placement records on this node for an instance that was evacuated from here,
+        and for its ended migrations. Its allocations on other nodes stay. Refused while the
+        instance has a claim here. The reply is sent when that is done. Idempotent."""
+        self._delete_for(arguments, DeletionReason.EVACUATED, call)
+
+    @rpc_method(CONDUCTOR, errors=DELETION_ERRORS, slow=True)
+    def delete_allocation_for_migrated_instance(
+        self, arguments: DeleteAllocationFor, call: Call
+    ) -> None:
+        """Delete what Placement records on this node for an instance that was migrated or resized,
+        and for its ended migrations. Its allocations on other nodes stay. After a resize on this
+        node only that of the migration is deleted. Refused while the source's claim is held. The
+        reply is sent when that is done. Idempotent."""
+        self._delete_for(arguments, DeletionReason.MIGRATED, call)
+
+    @rpc_method(CONDUCTOR, errors=DELETION_ERRORS, slow=True)
+    def delete_allocation_for_shelve_offloaded_instance(
+        self, arguments: DeleteAllocationFor, call: Call
+    ) -> None:
+        """Delete what Placement records on this node for an instance that was offloaded, and for
+        its ended migrations. Its allocations on other nodes stay. Refused while the instance has a
+        claim here. The reply is sent when that is done. Idempotent."""
+        self._delete_for(arguments, DeletionReason.SHELVE_OFFLOADED, call)
+
+    def _delete_for(
+        self, arguments: DeleteAllocationFor, reason: DeletionReason, call: Call
+    ) -> None:
+        self._tracker.once(call, lambda: self._delete(arguments.instance_uuid, reason))

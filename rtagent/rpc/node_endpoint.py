@@ -1,12 +1,18 @@
-"""The methods of the node and its service (audit, Placement, builds, ping), and their arguments."""
+"""The methods of the node and its service: audit, Placement, builds, drain, reports, ping."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
 
 from rtagent.audit import Auditor, AuditSummary
-from rtagent.errors import HypervisorUnavailable, NodeNotReady
-from rtagent.model.base import Count, Name
+from rtagent.errors import HypervisorUnavailable, InvalidRequest, NodeNotReady
+from rtagent.model.base import TIME, Count, Name, Text
 from rtagent.model.change import Call
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, Service, ServiceRegistry
@@ -15,8 +21,55 @@ from rtagent.rpc import replies
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.method import Arguments, Change, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
-from rtagent.rpc.shared_call import SharedCall
 from rtagent.tracker import ResourceTracker
+
+T = TypeVar("T")
+
+
+class SharedCall(Generic[T]):
+    """Runs a function for its callers, one run at a time. Thread-safe.
+
+    A caller gets the result of a run that begins after its call, because an earlier run may have
+    observed the host before a change by the caller. All callers that call during a run share the
+    next one, so any number of concurrent calls cause at most two runs.
+    """
+
+    def __init__(self, name: str, function: Callable[[], T]) -> None:
+        """:param name: of the thread that runs the function."""
+        self._name, self._function = name, function
+        self._lock = threading.Lock()
+        self._next: Future[T] | None = None
+        self._running = False
+
+    def result(self, timeout: float) -> T:
+        """Return the result of the next run, or raise its error.
+
+        :param timeout: seconds. The run goes on after it.
+        :raises TimeoutError: the run has not ended in time.
+        """
+        with self._lock:
+            if self._next is None:
+                self._next = Future()
+            mine = self._next
+            if not self._running:
+                # Not in the caller's thread: the caller waits for a bounded time only.
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._running = True  # only now: a thread that cannot be started runs nothing
+        return mine.result(timeout)
+
+    def _run(self) -> None:
+        """Run the function until no caller waits for another run."""
+        while True:
+            with self._lock:
+                run, self._next = self._next, None
+                self._running = run is not None
+            if run is None:
+                return
+            try:
+                run.set_result(self._function())
+            except BaseException as error:  # raised to the callers
+                run.set_exception(error)
+
 
 #: Seconds for which a caller waits for the audit that it has requested. Less than the agent's stop
 #: waits for calls in flight.
@@ -174,3 +227,88 @@ class NodeEndpoint:
             agent_uuid=self._agent_uuid,
             time=clock_text(self._clock.now()),
         )
+
+
+Time = Annotated[str, Meta(pattern=TIME, max_length=20)]
+
+
+class DrainNode(Change, frozen=True, kw_only=True):
+    """:ivar reason: for operators and callers.
+    :ivar deadline: when the node should be empty, as ``2030-01-31T18:00:00Z``; null: there is no
+        deadline. Nothing is stopped then.
+    """
+
+    reason: Text = ""
+    deadline: Time | None = None
+
+
+class DrainEndpoint:
+    """Serves the methods."""
+
+    def __init__(self, tracker: ResourceTracker) -> None:
+        self._tracker = tracker
+
+    @rpc_method(OPERATOR, by_position=("reason",))
+    def drain_node(self, arguments: DrainNode, call: Call) -> replies.Draining:
+        """Create no claims from now on: every call that would create one is refused with
+        ``NodeDraining``. Activations, renewals, ends, moves to other hosts and reads go on. The
+        drain lasts until ``undrain_node``, also over restarts. On a node that drains, replace
+        reason and deadline."""
+        self._tracker.drains.begin(arguments.reason, _moment(arguments.deadline), call)
+        return self._draining()
+
+    @rpc_method(OPERATOR)
+    def undrain_node(self, arguments: Change, call: Call) -> replies.Draining:
+        """Create claims again."""
+        self._tracker.drains.end(call)
+        return self._draining()
+
+    def _draining(self) -> replies.Draining:
+        state = self._tracker.snapshot()
+        drain = state.drain
+        return replies.Draining(
+            node=state.node.hypervisor_hostname,
+            draining=drain is not None,
+            reason=drain.reason if drain else "",
+            deadline=drain.deadline if drain else None,
+            since=drain.since if drain else None,
+            claims=len(state.claims),
+        )
+
+
+def _moment(text: str | None) -> datetime | None:
+    """:raises InvalidRequest: there is no such day."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        wrong = {"path": "$.deadline", "message": f"{text!r} is not a time: {error}"}
+        raise InvalidRequest(method="drain_node", errors=[wrong]) from error
+
+
+#: Takes whether the description and the list of instances are wanted.
+Ask = Callable[[bool, bool], None]
+
+
+class ReportHostState(Arguments, frozen=True, kw_only=True):
+    """What a scheduler needs.
+
+    :ivar description: also what claims do not change. :ivar instances: also all instances.
+    """
+
+    description: bool = False
+    instances: bool = False
+
+
+class HostReportEndpoint:
+    """Serves the method."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    @rpc_method(SCHEDULER, cast=True)
+    def report_host_state(self, arguments: ReportHostState) -> None:
+        """Report the host to all schedulers, after a random part of ``[scheduler] report_jitter``.
+        Cast it to one agent or to all: there is no reply."""
+        self._ask(arguments.description, arguments.instances)

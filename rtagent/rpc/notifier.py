@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 import oslo_messaging
 from oslo_config import cfg
-from oslo_messaging._drivers.impl_rabbit import RabbitDriver
 from stevedore import ExtensionManager
 
 from rtagent.errors import ConfigError
-from rtagent.rpc.bounded_casts import BoundedSending
+from rtagent.rpc import driver
+from rtagent.rpc.broker.names import is_rabbitmq
 from rtagent.rpc.calls import RECONNECTS
+from rtagent.rpc.casts import BoundedSending
 from rtagent.rpc.transport import get_notification_transport
 
 GROUP = "oslo_messaging_notifications"
@@ -44,7 +45,8 @@ class EventSender:
         self, transport: oslo_messaging.NotificationTransport, host: str, drivers: Sequence[str]
     ) -> None:
         options = transport.conf[GROUP]
-        self._transport = transport
+        url = oslo_messaging.TransportURL.parse(transport.conf, options.transport_url)
+        self._transport, self._rabbitmq = transport, is_rabbitmq(url)
         self._publisher = f"rtagent:{host}"
         self._topics: Sequence[str] = options.topics
         self._versions = [ENVELOPES[name] for name in drivers if name in ENVELOPES]
@@ -76,35 +78,22 @@ class EventSender:
 
     def _send_one(self, document: Mapping[str, Any], topic: str, version: float) -> None:
         target = oslo_messaging.Target(topic=topic)
-        if self._sent_to_a_queue(target, document, version):
-            return
-        # What oslo.messaging's own drivers call. It adds fields to the message.
-        self._transport._send_notification(
-            target, {}, self._message(document), version=version, retry=RECONNECTS
+        if self._rabbitmq:
+            try:
+                # oslo.messaging adds fields to a message, so each attempt has its own.
+                driver.send_to_queue(
+                    self._transport,
+                    target,
+                    self._message(document),
+                    enveloped=version == ENVELOPES["messagingv2"],
+                    retry=RECONNECTS,
+                )
+                return
+            except oslo_messaging.MessageUndeliverable:
+                pass  # there is no queue: it is declared
+        driver.send_notification(
+            self._transport, target, self._message(document), version=version, retry=RECONNECTS
         )
-
-    def _sent_to_a_queue(
-        self, target: oslo_messaging.Target, document: Mapping[str, Any], version: float
-    ) -> bool:
-        """Send to RabbitMQ if there is a queue for the event, and return whether there is one.
-
-        oslo.messaging would declare the queue first. A user who may do so may delete it, too.
-        """
-        driver = self._transport._driver
-        if not isinstance(driver, RabbitDriver):
-            return False
-        try:
-            driver._send(
-                target,
-                {},
-                self._message(document),
-                envelope=version == ENVELOPES["messagingv2"],
-                retry=RECONNECTS,
-                transport_options=oslo_messaging.TransportOptions(at_least_once=True),
-            )
-        except oslo_messaging.MessageUndeliverable:
-            return False
-        return True
 
     def _message(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a notification. The same event always has the same message id."""

@@ -11,7 +11,7 @@ from oslo_policy import policy
 from rtagent.rpc import topics
 from rtagent.rpc.roles import ENOUGH, MEANINGS
 from rtagent.rpc.tables import TABLES
-from rtagent.rpc.trust.policy_rules import enforcer, rule_name
+from rtagent.rpc.trust.policy import enforcer, rule_name
 
 #: By topic: what the names of its rules begin with.
 PREFIXES = {topics.AGENT: "rtagent", topics.SCHEDULER: "rtagent_scheduler"}

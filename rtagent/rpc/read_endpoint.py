@@ -1,14 +1,15 @@
-"""The methods that change nothing: a test of a claim, and reads of the published snapshot."""
+"""The methods that change nothing: a test of a claim, and reads of snapshot and documents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from rtagent.errors import ClaimNotFound, InvalidRequest
-from rtagent.model.base import SomeItems, Uuid
+from rtagent.model.base import STORABLE, SomeItems, Uuid
 from rtagent.model.decision import Granted
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import PciRequest
@@ -19,6 +20,7 @@ from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.rpc import replies
 from rtagent.rpc.claim_endpoint import BuildArguments, InstanceClaim, build_request
 from rtagent.rpc.device_endpoint import ClaimPciDevices
+from rtagent.rpc.errors import DocumentTooLarge
 from rtagent.rpc.method import FLAVOR_ERRORS, Arguments, rpc_method
 from rtagent.rpc.move_endpoint import (
     LiveMigrationClaim,
@@ -185,3 +187,46 @@ def _errors(arguments: TestClaim) -> Iterator[tuple[str, str]]:
             yield name, f"is required for kind {kind}"
     if "migration" in fields and migration is not None and migration.migration_type != kind:
         yield "migration.migration_type", f"must be {kind}"
+
+
+#: The most characters of a document. Such a reply takes the broker about as long as an audit.
+MAX_DOCUMENT = 2**23
+
+Path = Annotated[str, Meta(max_length=4096, pattern=STORABLE)]
+
+
+class Answered(Protocol):
+    """A reply of the read API."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+#: Returns the read API's reply to a GET of this path and query. Waits for nothing.
+Answer = Callable[[str], Answered]
+
+
+class GetDocument(Arguments, frozen=True, kw_only=True):
+    """:ivar path: with its query, percent-encoded: ``/claims?state=active``."""
+
+    path: Path
+
+
+class DocumentEndpoint:
+    """Serves the method."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    @rpc_method(READER, errors=("DocumentTooLarge",))
+    def get_document(self, arguments: GetDocument) -> replies.Document:
+        """Return what a GET of the read API returns at a path, for callers who cannot connect to
+        it. An error of the read API is a document, too."""
+        reply = self._answer(arguments.path)
+        text = reply.body.decode(errors="replace")
+        if len(text) > MAX_DOCUMENT:
+            raise DocumentTooLarge(path=arguments.path, size=len(text), limit=MAX_DOCUMENT)
+        return replies.Document(status=reply.status, body=text)

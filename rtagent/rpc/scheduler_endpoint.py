@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import oslo_messaging
 
@@ -10,13 +10,12 @@ from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc import aggregate_endpoint, report_endpoint, selection_endpoint
-from rtagent.rpc.aggregate_endpoint import AggregateEndpoint, NoArguments
+from rtagent.rpc.aggregate_endpoint import AggregateEndpoint, NoArguments, ServiceEndpoint, Services
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.method import rpc_method
+from rtagent.rpc.method import Method, declared, rpc_method
 from rtagent.rpc.report_endpoint import ReportEndpoint
 from rtagent.rpc.roles import ANY
 from rtagent.rpc.selection_endpoint import SelectionEndpoint
-from rtagent.rpc.service_endpoint import ServiceEndpoint, Services
 from rtagent.rpc.serving import CheckCaller, Serving
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
@@ -54,7 +53,7 @@ class PingEndpoint:
 
 
 class SchedulerEndpoint:
-    """Has one public attribute for each method of `rtagent.rpc.scheduler_methods.METHODS`."""
+    """Has one public attribute for each method of `rtagent.rpc.scheduler_endpoint.METHODS`."""
 
     target = oslo_messaging.Target(version=VERSION)
 
@@ -92,3 +91,12 @@ class SchedulerEndpoint:
             access=access,
             check_caller=check_caller,
         ).add(self, groups)
+
+
+#: In the order in which the reference lists their methods.
+GROUPS = (SelectionEndpoint, AggregateEndpoint, ServiceEndpoint, ReportEndpoint, PingEndpoint)
+
+#: By name.
+METHODS: Mapping[str, Method] = {
+    method.name: method for group in GROUPS for method in declared(group)
+}

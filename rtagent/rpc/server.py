@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import oslo_messaging
 from oslo_messaging.rpc.server import RPCServer
 
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc import amqp_transport
-from rtagent.rpc.broker.listener import listen
+from rtagent.rpc import amqp_transport, driver
 from rtagent.rpc.broker.refusals import explained
-from rtagent.rpc.call_limit import THREADS
 from rtagent.rpc.call_monitor import CallMonitor
-from rtagent.rpc.dispatcher import Dispatcher
+from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.envelope import REASONS, Refused
-from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.incoming import OVERLOAD, REFUSED, IncomingListener
-from rtagent.rpc.late_replies import LateReplies
+from rtagent.rpc.in_flight import THREADS, InFlight
+from rtagent.rpc.incoming import OVERLOAD, REFUSED, Incoming, LateReplies, Workers
 from rtagent.rpc.methods import TOPIC
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc.serving import is_served
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import SignedReplies
 
@@ -39,29 +37,44 @@ RETRY_INTERVAL = 5.0
 WAITING = "waiting for the message broker"
 #: Seconds between two log lines about what a stop waits for.
 LOG_INTERVAL = 3.0
+UNKNOWN = "a call was refused, because this release does not have its method or version"
 
 
-class MessageServer(RPCServer):
-    """oslo.messaging's server, with a bound for messages, and with replies that hold no thread."""
+class OnlyMethods(oslo_messaging.RPCAccessPolicyBase):
+    """Allows the methods that an endpoint serves, and no other attribute of it."""
+
+    def is_allowed(self, endpoint: object, method: str) -> bool:
+        return is_served(endpoint, method)
+
+
+class Dispatcher(oslo_messaging.RPCDispatcher):
+    """Calls the method of each message, without a thread or a traceback of its own."""
 
     def __init__(
         self,
-        transport: oslo_messaging.RPCTransport,
-        target: oslo_messaging.Target,
-        dispatcher: Dispatcher,
-        replies: LateReplies,
+        endpoint: object,
+        monitor: CallMonitor,
+        replies: SignedReplies,
         reporter: Reporter,
     ) -> None:
-        super().__init__(transport, target, dispatcher)
-        # oslo.messaging's own pool starts threads while others are idle, hands a call over by locks
-        # in Python, and measures what is not read.
-        self._executor_cls = ThreadPoolExecutor
-        self._replies, self._reporter = replies, reporter
+        super().__init__([endpoint], ContextSerializer(), OnlyMethods)
+        self._monitor, self._replies = monitor, replies
+        self._reporter = reporter.named(__name__)
 
-    def _create_listener(self) -> IncomingListener:
-        own = listen(self.transport, self._target) if self._target.topic == AGENT else None
-        listener = own or super()._create_listener()
-        return IncomingListener(listener, self._replies, self._reporter)
+    def dispatch(self, incoming: Incoming) -> Any:
+        """Serve a call and return its reply."""
+        return self._replies.serve(incoming, lambda: self._dispatch(incoming))
+
+    def _dispatch(self, incoming: Incoming) -> Any:
+        try:
+            with self._monitor.watch(incoming, incoming.caller_timeout):
+                return super().dispatch(incoming)
+        except (oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion) as error:
+            self._reporter.counted("rpc", type(error).__name__)
+            # Without the name: so the log throttle recognises a repetition.
+            self._reporter.log("warning", UNKNOWN)
+            # The caller gets the error itself; oslo.messaging logs no traceback of it.
+            raise oslo_messaging.ExpectedException() from error
 
 
 class RpcServer:
@@ -153,9 +166,9 @@ class RpcServer:
             self._stop_requested.wait(RETRY_INTERVAL)
 
     def _connect(self) -> None:
-        server = MessageServer(
-            self._transport, self._target, self._dispatcher, self._replies, self._reporter
-        )
+        server = RPCServer(self._transport, self._target, self._dispatcher)
+        workers = partial(Workers, replies=self._replies, reporter=self._reporter)
+        driver.use_executor(server, workers)
         try:
             threads = max(THREADS, server.conf.executor_thread_pool_size)
             server.start(override_pool_size=threads)

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import msgspec
 import oslo_messaging
 from oslo_context.context import RequestContext
 
 from rtagent.errors import PlacementError, RequestError, RtAgentError, Unavailable
 from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.call_limit import CallLimit
 from rtagent.rpc.context import request_id
-from rtagent.rpc.encoded import EncodedReply
-from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.in_flight import CallLimit, InFlight
 from rtagent.rpc.method import Method, declared
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.caller import Authenticate, Caller, accept_unsigned
@@ -26,6 +25,7 @@ from rtagent.rpc.validation import digest, validate
 MAX_SENTENCE = 1000
 
 _Handler = Callable[..., Any]
+_decode = msgspec.json.Decoder().decode
 #: Refuses the caller of a method with these arguments.
 CheckCaller = Callable[[Caller, str, Any], None]
 
@@ -60,13 +60,13 @@ class Serving:
                 setattr(endpoint, method.name, self._served(method, getattr(group, method.name)))
 
     def _served(self, method: Method, handler: _Handler) -> _Handler:
-        """The function of a method, which returns JSON primitives. Its attribute ``encoded`` is one
-        that returns an `EncodedReply`."""
+        """The function of a method, which returns JSON primitives without tuples, so that all
+        transports deliver the same."""
 
         limit = CallLimit(method.name, method.at_once) if method.slow else nullcontext()
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
-        def serve(context: RequestContext, /, **document: Any) -> EncodedReply:
+        def serve(context: RequestContext, /, **document: Any) -> Any:
             with self._observed(method, context):
                 with self._access.proving(context, method):
                     caller = self._authenticate(context, method.name, document)
@@ -77,15 +77,11 @@ class Serving:
                     self._check_caller(caller, method.name, arguments)
                     calls = _calls(method, arguments, document, caller, context)
                     with limit:
-                        return EncodedReply(handler(arguments, *calls))
+                        return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
         expected = oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
-        encoded: _Handler = expected(serve)
-
-        def served(context: RequestContext, /, **document: Any) -> Any:
-            return encoded(context, **document).primitives()
-
-        served.rpc_method, served.encoded = method, encoded  # type: ignore[attr-defined]
+        served: _Handler = expected(serve)
+        served.rpc_method = method  # type: ignore[attr-defined]
         return served
 
     @contextmanager

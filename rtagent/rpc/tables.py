@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtagent.model.base import Value
-from rtagent.rpc import methods, scheduler_endpoint, scheduler_methods, topics
+from rtagent.rpc import methods, scheduler_endpoint, topics
 from rtagent.rpc.method import Method
 
 
@@ -22,6 +22,6 @@ TABLES: Mapping[str, Table] = {
     topics.SCHEDULER: Table(
         topic=topics.SCHEDULER,
         version=scheduler_endpoint.VERSION,
-        methods=scheduler_methods.METHODS,
+        methods=scheduler_endpoint.METHODS,
     ),
 }

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import oslo_messaging
 from oslo_config import cfg
-from oslo_messaging._metrics.client import oslo_messaging_metrics
-from oslo_messaging._tracing.client import oslo_messaging_tracing
 
 from rtagent.conf import rpc, upgrade_levels
 from rtagent.errors import ConfigError
-from rtagent.rpc import amqp_transport
-from rtagent.rpc.broker.names import name_reply_queue
-from rtagent.rpc.broker.quick_connection import quicken
+from rtagent.rpc import amqp_transport, driver
+from rtagent.rpc.broker.names import can_name, is_rabbitmq, reply_queue
 
 #: Modules whose errors are raised at the client with their original types.
 ERROR_MODULES = ("rtagent.errors", "rtagent.scheduler.errors", "rtagent.rpc.errors")
@@ -41,8 +40,13 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
         raise
     except _INVALID as exc:
         raise _invalid_url("DEFAULT", url or conf.transport_url) from exc
-    name_reply_queue(transport)
-    quicken(transport)
+    parsed = oslo_messaging.TransportURL.parse(conf, url)
+    if is_rabbitmq(parsed):
+        driver.repair_late(transport)
+        user = next((host.username for host in parsed.hosts), None) or ""
+        # Unless an option makes the name of the reply queue.
+        if can_name(user) and not transport.conf.oslo_messaging_rabbit.use_queue_manager:
+            driver.name_reply_queue(transport, partial(reply_queue, user))
     return transport
 
 
@@ -66,9 +70,7 @@ def get_notification_transport(conf: cfg.ConfigOpts) -> oslo_messaging.Notificat
 
 def _prepare(conf: cfg.ConfigOpts) -> None:
     amqp_transport.install()
-    # oslo.messaging reads these from `conf`, but registers them in the global configuration.
-    conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
-    conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
+    driver.register_options(conf)
     for module in (rpc, upgrade_levels):
         conf.register_opts(module.OPTS, group=module.GROUP)
 

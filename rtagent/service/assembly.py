@@ -24,9 +24,8 @@ from rtagent.model.metric import Metric
 from rtagent.placement import loading
 from rtagent.placement.api import PlacementAPI
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
-from rtagent.rpc.bounded_casts import BoundedCasts
+from rtagent.rpc.casts import BoundedCasts, scheduler_casts
 from rtagent.rpc.notifier import EventSender, event_sender
-from rtagent.rpc.scheduler_casts import scheduler_casts
 from rtagent.rpc.transport import get_transport
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file

@@ -7,10 +7,8 @@ from oslo_config import cfg
 from rtagent.conf.settings import SettingsHolder
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.policies import PREFIXES, default_rules
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.bounds import CallerBounds
-from rtagent.rpc.trust.policy import Policy
-from rtagent.rpc.trust.policy_rules import PolicyRules, read_rules
+from rtagent.rpc.trust.access import Access, CallerBounds
+from rtagent.rpc.trust.policy import Policy, PolicyRules, read_rules
 
 
 class CallerAccess:

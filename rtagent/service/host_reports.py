@@ -16,9 +16,8 @@ from rtagent.model.host_bounds import beyond_bounds, beyond_instances
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
-from rtagent.rpc import scheduler_casts
-from rtagent.rpc.bounded_casts import CastFailed, Message
-from rtagent.rpc.scheduler_casts import Numbered
+from rtagent.rpc import casts
+from rtagent.rpc.casts import CastFailed, Message, Numbered
 from rtagent.scheduler.report import (
     description_of,
     digest_of,
@@ -154,7 +153,7 @@ class HostReports:
         if state.topology is not None and not self._failed:
             report = self._report(state, self._describe(state).digest, STOPPING)
             with contextlib.suppress(CastFailed):
-                self._send([scheduler_casts.host_state(report)])
+                self._send([casts.host_state(report)])
 
     # -- what is sent -----------------------------------------------------------------------------
 
@@ -165,7 +164,7 @@ class HostReports:
         whole, digest = wanted is not None and wanted.instances, now >= self._next_sync
         if digest:
             self._next_sync = now + self._sync_interval
-        casts = list(self._instances.casts(state, whole=whole, digest=digest))
+        messages = list(self._instances.casts(state, whole=whole, digest=digest))
         described = self._describe(state)
         beyond = *described.beyond, *beyond_instances(self._instances.count)
         why = f"schedulers set this host aside, because it {', '.join(beyond)}" if beyond else ""
@@ -176,7 +175,7 @@ class HostReports:
         if described.digest != self._reported or (wanted is not None and wanted.description):
             report = replace(report, description=described.description)
             self._reported = described.digest
-        return [*casts, scheduler_casts.host_state(report)]
+        return [*messages, casts.host_state(report)]
 
     def _report(self, state: NodeState, digest: str, why_not: str) -> HostReport:
         service, before = self._heartbeat.state, self._service
@@ -277,15 +276,15 @@ class _SentInstances:
         self._sent = now
         left = () if before is None else [uuid for uuid in before if uuid not in now]
         if whole or before is None or len(left) > MAX_REMOVED:
-            yield scheduler_casts.whole_list(self._next(state), tuple(now.values()))
+            yield casts.whole_list(self._next(state), tuple(now.values()))
             return
         for uuid in left:
-            yield scheduler_casts.removed_instance(self._next(state), uuid)
+            yield casts.removed_instance(self._next(state), uuid)
         changed = tuple(info for info in now.values() if _differs(info, before.get(info.uuid)))
         if changed:
-            yield scheduler_casts.changed_instances(self._next(state), changed)
+            yield casts.changed_instances(self._next(state), changed)
         if digest:
-            yield scheduler_casts.list_digest(self._next(state), now)
+            yield casts.list_digest(self._next(state), now)
 
     def _next(self, state: NodeState) -> Numbered:
         self.number += 1

@@ -8,7 +8,7 @@ from contextlib import suppress
 from rtagent.errors import StoreUnavailable
 from rtagent.model.event_log import RecordedEvents, credible
 from rtagent.ports import EventLog
-from rtagent.rpc.bounded_casts import CastFailed
+from rtagent.rpc.casts import CastFailed
 from rtagent.rpc.notifier import EventSender
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every

@@ -65,7 +65,7 @@ class RpcService:
         probe = RpcProbe(self, settings, duplicates, self._health)
         self.probe = Loop("rpc-probe", probe.turn, clock, reporter)
         self.locking: Loop | None = None
-        self._lock = host_lock(conf, host, duplicates.me, duplicates.seen)
+        self._lock = host_lock(transport, host, duplicates.me, duplicates.seen)
         if self._lock is not None:
             turn = HostLockTurns(
                 self._lock, duplicates, self._health, self._start_server, clock

@@ -9,10 +9,17 @@ from collections.abc import Callable
 import oslo_messaging
 
 from rtagent.ports import Reporter
-from rtagent.rpc.agent_casts import FORCED_DOWN, agent_casts, forced_down, report_host_state
-from rtagent.rpc.bounded_casts import CastFailed, Message
+from rtagent.rpc.casts import (
+    FORCED_DOWN,
+    CastFailed,
+    Message,
+    agent_casts,
+    dropped_claim,
+    forced_down,
+    report_host_state,
+    scheduler_casts,
+)
 from rtagent.rpc.roles import SCHEDULER
-from rtagent.rpc.scheduler_casts import dropped_claim, scheduler_casts
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 

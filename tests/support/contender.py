@@ -18,17 +18,17 @@ from tests.support.hosts import uid
 class Contender:
     """An agent that wants the lock of a host.
 
-    :ivar met: the agents that asked it. :ivar conf: its configuration.
+    :ivar met: the agents that asked it. :ivar transport: its transport.
     """
 
     def __init__(self, url: str, host: str) -> None:
-        self.conf = conf = cfg.ConfigOpts()
+        conf = cfg.ConfigOpts()
         conf([])
-        get_transport(conf, url)
+        self.transport = transport = get_transport(conf, url)
         conf.set_override("transport_url", url)
         self.me = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="n", state_path="/s")
         self.met: list[AgentIdentity] = []
-        lock = host_lock(conf, host, self.me, self.met.append)
+        lock = host_lock(transport, host, self.me, self.met.append)
         assert lock is not None
         self.lock: HostLock = lock
 

@@ -25,8 +25,7 @@ from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.bounds import CallerBounds
+from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.failing_store import FailingStore

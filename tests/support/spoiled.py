@@ -10,7 +10,6 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 
 from rtagent.api.application import Answering
 from rtagent.api.reply import Reply
-from rtagent.rpc.encoded import EncodedReply
 
 #: A spreadsheet's formula, escape sequences of a terminal, marks of direction and without a width,
 #: line ends, a line of a log, commands of a shell, markup, and expressions of templates.
@@ -64,15 +63,15 @@ class SpoiledEndpoint:
 
 
 def _spoiling(served: Any) -> Any:
-    def spoil(context: Any, /, **document: Any) -> EncodedReply:
+    def spoil(context: Any, /, **document: Any) -> Any:
         try:
-            return EncodedReply(spoiled(served(context, **document)))
+            return spoiled(served(context, **document))
         except ExpectedException as expected:
             error = expected.exc_info[1]
             error.kwargs = spoiled(error.kwargs)
             raise
 
-    spoil.rpc_method, spoil.encoded = served.rpc_method, spoil  # type: ignore[attr-defined]
+    spoil.rpc_method = served.rpc_method  # type: ignore[attr-defined]
     return spoil
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import amqp
 import oslo_messaging
 from oslo_config import cfg
-from oslo_messaging._drivers.common import ConfigOptsProxy
 
 from rtagent.rpc.amqp_frames import harmless_frames
+from rtagent.rpc.broker.names import is_rabbitmq
 
 #: Seconds for a connection, and for each answer of the broker.
 TIMEOUT = 5.0
@@ -23,9 +23,8 @@ class Broker:
     """Opens connections to one of the brokers of a URL. :ivar exchange: of all calls."""
 
     def __init__(self, conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL) -> None:
-        """:param conf: with oslo.messaging's options, see `get_transport`."""
-        # As oslo.messaging reads them: ``?ssl=1`` in the URL overrides the configuration.
-        self._options = ConfigOptsProxy(conf, url, "oslo_messaging_rabbit").oslo_messaging_rabbit
+        """:param conf: that of a transport, in which ``?ssl=1`` in its URL counts."""
+        self._options = conf.oslo_messaging_rabbit
         self._url, self.exchange = url, str(conf.control_exchange)
 
     def control_exchange(self, channel: amqp.Channel) -> str:
@@ -106,10 +105,7 @@ class Broker:
         return tls or True
 
 
-def broker_of(conf: cfg.ConfigOpts) -> Broker | None:
-    """Return the broker of the configuration; None: it is not RabbitMQ.
-
-    Call it after `get_transport`, which registers the options.
-    """
-    url = oslo_messaging.TransportURL.parse(conf)
-    return Broker(conf, url) if url.transport in ("rabbit", "kombu") else None
+def broker_of(transport: oslo_messaging.RPCTransport) -> Broker | None:
+    """Return the broker of the configuration of a transport; None: it is not RabbitMQ."""
+    url = oslo_messaging.TransportURL.parse(transport.conf)
+    return Broker(transport.conf, url) if is_rabbitmq(url) else None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from functools import partial
 
 import oslo_messaging
-from oslo_messaging._drivers.impl_rabbit import RabbitDriver
 
 from rtagent.rpc.topics import AGENT
 
@@ -38,19 +36,20 @@ def reply_prefix(user: str) -> str:
     return f"reply_{user}_"
 
 
-def name_reply_queue(transport: oslo_messaging.Transport) -> None:
-    """Let the name of a transport's reply queue begin with the user of the transport's URL.
+def reply_queue(user: str) -> str:
+    """Return the name of a new reply queue of a user.
 
-    Every server that gets a call gets the name of the reply queue. With the user in the name, the
-    permissions of RabbitMQ can keep other users from reading it.
+    Every server that gets a call gets this name. With the user in it, the permissions of RabbitMQ
+    can keep other users from reading the queue.
     """
-    driver = transport._driver
-    if not isinstance(driver, RabbitDriver) or driver._q_manager is not None:
-        return
-    user = next((host.username for host in driver._url.hosts), None) or ""
-    if _USER.match(user):
-        driver._get_reply_queue_name = partial(_unique, reply_prefix(user))
+    return reply_prefix(user) + uuid.uuid4().hex
 
 
-def _unique(prefix: str) -> str:
-    return prefix + uuid.uuid4().hex
+def can_name(user: str) -> bool:
+    """Return whether the name of a user can be a part of those of queues."""
+    return bool(_USER.match(user))
+
+
+def is_rabbitmq(url: oslo_messaging.TransportURL) -> bool:
+    """Return whether the broker of a URL is RabbitMQ."""
+    return url.transport in ("rabbit", "kombu")

@@ -10,6 +10,9 @@ from oslo_context.context import RequestContext
 from rtagent.conf.rpc import ROLES, UNSIGNED
 from rtagent.model.base import Value
 from rtagent.rpc.context import actor
+from rtagent.rpc.errors import NotAuthorized
+from rtagent.rpc.method import Method
+from rtagent.rpc.roles import ENOUGH
 
 #: The beginning of the name of a proved caller in records and events.
 _PROVED = "key:"
@@ -66,3 +69,19 @@ def unsigned_caller(context: RequestContext, default_roles: Iterable[str]) -> Ca
     if stated & _IMPLY_READER:
         stated.discard(_READER)
     return Caller(name=actor(context), roles=frozenset(stated & set(ROLES) or default_roles))
+
+
+#: Raises `NotAuthorized` if a caller may not call a method.
+Authorize = Callable[[Caller, Method], None]
+
+
+def authorize_by_role(caller: Caller, method: Method) -> None:
+    """:raises NotAuthorized: none of the caller's roles is enough."""
+    if caller.roles.isdisjoint(ENOUGH[method.role]):
+        raise not_authorized(caller, method, method.role)
+
+
+def not_authorized(caller: Caller, method: Method, role: str) -> NotAuthorized:
+    """Return the error for a caller that lacks a role."""
+    roles = ", ".join(sorted(caller.roles))
+    return NotAuthorized(method=method.name, role=role, caller=caller.actor, roles=roles)

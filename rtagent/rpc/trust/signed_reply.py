@@ -17,7 +17,6 @@ from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
 from rtagent.rpc.context import proof_of
-from rtagent.rpc.encoded import EncodedReply
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.credentials import Credentials
@@ -40,10 +39,6 @@ class _Body(Struct, frozen=True):
 
     def text(self) -> str:
         """Return its JSON."""
-        if isinstance(self.reply, EncodedReply):
-            return msgspec.json.encode(
-                msgspec.structs.replace(self, reply=self.reply.json)
-            ).decode()
         # Errors quote what callers have sent, also text that is not valid Unicode.
         return json.dumps(msgspec.structs.asdict(self), default=str)
 

@@ -83,6 +83,11 @@ def test_everything_is_back_after_a_restart_of_the_broker(
     assert "ACCESS_REFUSED" not in broker.log.read_text()
 
 
+def test_the_broker_refuses_messages_that_no_service_sends(broker: GuardedRabbitMQ):
+    limit = broker.control("eval", "application:get_env(rabbit, max_message_size).")
+    assert limit.strip() == "{ok,67108864}"
+
+
 def healthy(daemon: Daemon | SchedulerServer) -> bool:
     checks: dict[str, Any] = daemon.read("health")["checks"]
     shown = {part: each[0] for part, each in checks.items() if part in ("rpc", "notifications")}

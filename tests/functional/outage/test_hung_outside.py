@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtagent.errors import HypervisorUnavailable, PlacementError, TooManyRequests
-from rtagent.rpc.call_limit import SLOW_CALLS
+from rtagent.rpc.in_flight import SLOW_CALLS
 from tests.servers import Libvirtd, Placement, RabbitMQ
 from tests.servers.daemon import wait_until
 from tests.support.hung_outside import HungOutside

@@ -46,12 +46,11 @@ def test_an_answer_that_arrived_while_the_process_stood_still_is_read(rabbitmq):
 
 
 def test_waiting_for_an_answer_ends_and_a_closed_channel_asks_for_a_new_connection(rabbitmq):
-    with connected(rabbitmq) as connection:
+    with alarm(rabbitmq), connected(rabbitmq) as connection:
         channel = connection.channel()
-        with alarm(rabbitmq):
-            channel.basic_publish(amqp.Message("body"), routing_key="no.such.queue")
-            # No TimeoutError, which oslo.messaging takes for a poll without a message.
-            with pytest.raises(ConnectionError):
-                channel.close()
+        channel.basic_publish(amqp.Message("body"), routing_key="no.such.queue")
+        # No TimeoutError, which oslo.messaging takes for a poll without a message.
+        with pytest.raises(ConnectionError):
+            channel.close()
         with pytest.raises(amqp.RecoverableConnectionError):
             channel.exchange_declare("exchange", "topic")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtagent.rpc.agent_casts import agent_casts, report_host_state
-from rtagent.rpc.bounded_casts import BoundedCasts, CastFailed
+from rtagent.rpc.casts import BoundedCasts, CastFailed, agent_casts, report_host_state
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.test_blocked_broker import alarm
 from tests.functional.rpc.test_broker import eventually, serving

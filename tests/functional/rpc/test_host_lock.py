@@ -78,7 +78,8 @@ def test_each_turn_ends_with_a_heartbeat(rabbitmq: RabbitMQ):
     """So that the broker keeps the lock for as long after a turn as the agent trusts it."""
     host = f"host-{uid()}"
     agent = Contender(rabbitmq.transport_url, host)
-    broker = ObservedBroker(agent.conf, oslo_messaging.TransportURL.parse(agent.conf))
+    conf = agent.transport.conf
+    broker = ObservedBroker(conf, oslo_messaging.TransportURL.parse(conf))
     lock = HostLock(broker, host, agent.me, agent.met.append)
     assert lock.take().attempt is Attempt.HELD
     for _ in range(3):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from oslo_messaging._drivers.common import PURPOSE_LISTEN, Timeout
 
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
@@ -53,30 +50,3 @@ def test_idle_server_stops_at_once(rabbitmq: RabbitMQ, station_on: Callable[...,
     began = time.monotonic()
     assert station.server.stop(30)
     assert time.monotonic() - began < WAIT
-
-
-def test_connection_waits_until_a_heartbeat_is_due(
-    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
-):
-    station = station_on(rabbitmq.transport_url, {"heartbeat_timeout_threshold": 6})
-    driver = station.transport()._driver
-    with driver._get_connection(PURPOSE_LISTEN) as connection:
-        began = time.monotonic()
-        try:
-            connection.consume(timeout=0.001)
-        except Timeout:
-            assert time.monotonic() - began >= 6 / 3 / 2
-        else:
-            raise AssertionError("there is no message")
-
-
-def test_a_wait_for_messages_can_be_ended(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
-    station = station_on(rabbitmq.transport_url, {"heartbeat_timeout_threshold": HEARTBEAT})
-    with station.transport()._driver._get_connection(PURPOSE_LISTEN) as connection:
-        waiting = threading.Thread(target=connection.consume, args=(0.001,))
-        waiting.start()
-        waiting.join(0.2)
-        assert waiting.is_alive()
-        connection.stop_consuming()
-        waiting.join(WAIT / 2)
-        assert not waiting.is_alive()

@@ -15,8 +15,8 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.rpc.bounded_casts import BoundedCasts, Message
 from rtagent.rpc.calls import Calls
+from rtagent.rpc.casts import BoundedCasts, Message
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
 from rtagent.rpc.scheduler_client import SchedulerAPI

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.rpc.broker_probe import BrokerProbe
+from rtagent.rpc.calls import BrokerProbe
 from tests.support.exhaustion import no_threads
 
 

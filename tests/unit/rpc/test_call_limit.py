@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from rtagent.errors import TooManyRequests
-from rtagent.rpc.call_limit import SLOW_CALLS, THREADS, CallLimit
+from rtagent.rpc.in_flight import SLOW_CALLS, THREADS, CallLimit
 from rtagent.rpc.methods import METHODS
 from rtagent.service.power import SETTLING
 from tests.support.rpc import Agent, build, claim_change

@@ -6,8 +6,8 @@ import pytest
 from oslo_context.context import RequestContext
 
 from rtagent.api.reply import Reply
-from rtagent.rpc.document_endpoint import MAX_DOCUMENT
 from rtagent.rpc.errors import DocumentTooLarge, NotAuthorized
+from rtagent.rpc.read_endpoint import MAX_DOCUMENT
 from tests.support.rpc import Agent
 
 

@@ -37,22 +37,15 @@ def reason(body: bytes, properties: dict[str, Any] = JSON) -> str:
 
 
 def test_a_request_has_a_unique_id():
-    assert check(body(), JSON).unique_id == "u"
-    assert check(body('{"method": "ping"}'), JSON).unique_id is None
-
-
-def test_a_request_is_parsed_once():
-    fields = check(body(args={"a": [1, {"b": None}]}), JSON).fields
-    assert fields["args"] == {"a": [1, {"b": None}]}
+    assert check(body(), JSON) == "u"
+    assert check(body('{"method": "ping"}'), JSON) is None
 
 
 def test_fields_of_later_releases_are_accepted():
     fields = {"_context_new": {"a": [1]}, "_new": 1, "version": "7.12", "method": "new_method"}
-    assert check(body(**fields), JSON).unique_id == "u"
-    assert check(body(**{"_context_trace-parent": 1, "_context_": 2}), JSON).unique_id == "u"
-    assert (
-        check(body(_msg_id="m", _reply_q="q", _timeout=None, namespace=None), JSON).unique_id == "u"
-    )
+    assert check(body(**fields), JSON) == "u"
+    assert check(body(**{"_context_trace-parent": 1, "_context_": 2}), JSON) == "u"
+    assert check(body(_msg_id="m", _reply_q="q", _timeout=None, namespace=None), JSON) == "u"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +125,7 @@ def test_deep_messages_are_refused(depth: int):
 @pytest.mark.parametrize("digits", ["7" * 501, f"0.{'7' * 500}", f"1{'0' * 499}e1"])
 def test_long_numbers_are_refused(digits: str):
     message = '{"method": "ping", "args": {"a": %s}}'
-    assert check(body(message % digits[:400]), JSON).unique_id is None
+    assert check(body(message % digits[:400]), JSON) is None
     assert reason(body(message % digits)) == "envelope"
 
 

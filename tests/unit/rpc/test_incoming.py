@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from rtagent.embedded import SystemClock
 from rtagent.ports import NullReporter
-from rtagent.rpc.incoming import MAX_MESSAGES, Incoming, IncomingListener
-from rtagent.rpc.late_replies import LateReplies
+from rtagent.rpc.incoming import MAX_MESSAGES, Incoming, LateReplies, Workers
 
 
-class Driver:
-    """A driver's listener. :ivar deliver: gives it messages. :ivar replies: that were sent."""
-
-    deliver: Callable[[list[Any]], None]
+class Sent:
+    """Makes messages of a driver. :ivar replies: that were sent."""
 
     def __init__(self) -> None:
         self.replies: list[Any] = []
-
-    def start(self, on_incoming: Callable[[list[Any]], None]) -> None:
-        self.deliver = on_incoming
 
     def message(self) -> Any:
         return SimpleNamespace(
@@ -34,26 +31,34 @@ class Driver:
         )
 
 
-def test_the_broker_keeps_what_exceeds_the_bound():
-    driver, got = Driver(), list[Incoming]()
-    replies = LateReplies(SystemClock(), NullReporter())
-    IncomingListener(driver, replies, NullReporter()).start(got.extend)
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    with Workers(2, LateReplies(SystemClock(), NullReporter()), NullReporter()) as made:
+        yield made
+
+
+def test_the_broker_keeps_what_exceeds_the_bound(workers: Workers):
+    sent, got = Sent(), Queue[Incoming]()
+
+    def process(messages: list[Incoming]) -> None:
+        for message in messages:
+            got.put(message)
+
     for _ in range(MAX_MESSAGES):
-        driver.deliver([driver.message()])
-    assert len(got) == MAX_MESSAGES
-    one_more = threading.Thread(target=driver.deliver, args=([driver.message()],))
+        workers.submit(process, [sent.message()])
+    served = [got.get(timeout=30) for _ in range(MAX_MESSAGES)]
+    one_more = threading.Thread(target=workers.submit, args=(process, [sent.message()]))
     one_more.start()
     one_more.join(0.2)
     assert one_more.is_alive()
-    got[0].reply("pong")
+    served[0].reply("pong")
     one_more.join(30)
-    assert len(got) == MAX_MESSAGES + 1
-    assert driver.replies == [("pong", None)]
+    assert got.get(timeout=30) is not None
+    assert sent.replies == [("pong", None)]
 
 
-def test_the_dispatcher_gets_no_timeout_for_which_it_would_start_a_thread():
-    driver, got = Driver(), list[Incoming]()
-    replies = LateReplies(SystemClock(), NullReporter())
-    IncomingListener(driver, replies, NullReporter()).start(got.extend)
-    driver.deliver([driver.message()])
-    assert (got[0].client_timeout, got[0].caller_timeout) == (None, 7)
+def test_the_dispatcher_gets_no_timeout_for_which_it_would_start_a_thread(workers: Workers):
+    got = Queue[list[Incoming]]()
+    workers.submit(got.put, [Sent().message()])
+    (incoming,) = got.get(timeout=30)
+    assert (incoming.client_timeout, incoming.caller_timeout) == (None, 7)

@@ -4,23 +4,22 @@ from contextlib import contextmanager
 
 import oslo_messaging
 import pytest
-from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
 
 from rtagent.embedded import SystemClock
-from rtagent.rpc.late_replies import GIVEN_UP, LateReplies
+from rtagent.rpc.incoming import GIVEN_UP, LateReplies
 from tests.support.exhaustion import no_threads
 from tests.support.reporting import Reports
 
 
-class Caller(AMQPIncomingMessage):
+class Caller:
     """A call of a caller whose reply queue is missing. :ivar replies: that have arrived."""
 
     def __init__(self) -> None:
-        self.orig_msg_id, self.listener = "id", self
+        self.reply_q, self.listener = "reply_q", self
         self.driver, self.connected, self.replies = self, False, []
 
     @contextmanager
-    def _get_connection(self, _purpose):
+    def _get_connection(self):
         yield self
 
     def _send_reply(self, conn, reply=None, failure=None, ending=True):

@@ -11,7 +11,7 @@ from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Cell
-from rtagent.rpc.bounded_casts import CastFailed
+from rtagent.rpc.casts import CastFailed
 from rtagent.scheduler.report import instances_digest, instances_of
 from rtagent.scheduler.report_documents import instances_from, report_from
 from rtagent.service.heartbeat import Heartbeat

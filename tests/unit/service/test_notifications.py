@@ -16,7 +16,7 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.model.change import ANNOUNCEMENT
 from rtagent.ports import NullReporter
-from rtagent.rpc.bounded_casts import CastFailed
+from rtagent.rpc.casts import CastFailed
 from rtagent.service.context import NodeContext
 from rtagent.service.events import Events
 from rtagent.service.notifications import ROWS, Notifications

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from rtagent.conf.rpc import Rpc
 from rtagent.errors import TooManyRequests
-from rtagent.rpc.trust.bounds import MAX_CALLERS, CallerBounds
+from rtagent.rpc.trust.access import MAX_CALLERS, CallerBounds
 from tests.support.hosts import ManualClock
 
 

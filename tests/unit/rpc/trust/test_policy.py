@@ -18,8 +18,7 @@ from rtagent.rpc.roles import ENOUGH
 from rtagent.rpc.tables import TABLES
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.caller import Caller
-from rtagent.rpc.trust.policy import MAX_DECISIONS, Policy
-from rtagent.rpc.trust.policy_rules import MAX_SIZE, read_rules
+from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, Policy, read_rules
 from rtagent.telemetry.telemetry import Telemetry
 from tests.support.hosts import ManualClock
 

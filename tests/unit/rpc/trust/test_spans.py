@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtagent.rpc.trust.spans import GAP, MOST, Spans
+from rtagent.rpc.trust.replays import GAP, MOST, Spans
 
 TIMES = st.lists(st.integers(-20 * MOST, 20 * MOST).map(lambda number: number * GAP // 3))
 

@@ -1,9 +1,9 @@
-"""BoundedCasts: messages without replies, handed to the broker in bounded time."""
+"""Casts: the messages of agents and schedulers, handed to the broker in bounded time."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
@@ -12,11 +12,20 @@ import oslo_messaging
 from oslo_context.context import RequestContext
 
 from rtagent.model.base import Value
+from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import RECONNECTS
 from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.credentials import credentials
+from rtagent.scheduler.report import instances_digest
+from rtagent.scheduler.report_documents import instances_text, report_document
 
+#: The versions of the agents' API that requests for reports, and `forced_down`, need.
+REPORTS, FORCED_DOWN = "1.3", "1.7"
+#: The version of the schedulers' API that all messages to them need.
+VERSION = "1.0"
 #: Seconds for which a sender waits for the broker. Less than a stop waits for a thread.
 TIMEOUT = 3.0
 
@@ -97,3 +106,74 @@ def _run(send: Callable[[], None], sent: Future[None]) -> None:
         sent.set_exception(error)
     else:
         sent.set_result(None)
+
+
+def agent_casts(transport: oslo_messaging.RPCTransport, version: str = REPORTS) -> BoundedCasts:
+    """Return what casts to the agents. :param version: the one that the messages need."""
+    return BoundedCasts(transport, AGENT, version, roles.SCHEDULER)
+
+
+def report_host_state(*, description: bool, instances: bool) -> Message:
+    """Return the message that asks for a report.
+
+    :param description: also what claims do not change. :param instances: also all instances.
+    """
+    arguments = {"description": description, "instances": instances}
+    return Message(method="report_host_state", arguments=arguments)
+
+
+def forced_down(forced: bool) -> Message:
+    """Return the message that has whether an operator has forced the host of an agent down."""
+    return Message(method="update_forced_down", arguments={"forced_down": forced})
+
+
+class Numbered(Value, frozen=True, kw_only=True):
+    """What every message about instances has. :ivar revision: its number in the epoch."""
+
+    host: str
+    node_uuid: str
+    epoch: int
+    revision: int
+
+    def cast(self, method: str, **arguments: Any) -> Message:
+        """Return a message about instances."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Message(method=method, arguments={**fields, **arguments})
+
+
+def scheduler_casts(
+    transport: oslo_messaging.RPCTransport, role: str = roles.AGENT
+) -> BoundedCasts:
+    """Return what casts to the schedulers. :param role: of the sender."""
+    return BoundedCasts(transport, SCHEDULER, VERSION, role)
+
+
+def host_state(report: HostReport) -> Message:
+    """Return the message that has a report."""
+    return Message(method="update_host_state", arguments={"report": report_document(report)})
+
+
+def changed_instances(number: Numbered, instances: Sequence[InstanceInfo]) -> Message:
+    """Return the message that has new and changed instances."""
+    return number.cast("update_instance_info", instances=instances_text(instances))
+
+
+def removed_instance(number: Numbered, uuid: str) -> Message:
+    """Return the message that an instance has left the host."""
+    return number.cast("delete_instance_info", instance_uuid=uuid)
+
+
+def whole_list(number: Numbered, instances: Sequence[InstanceInfo]) -> Message:
+    """Return the message that has all instances."""
+    digest = instances_digest(info.uuid for info in instances)
+    return number.cast("sync_instance_info", digest=digest, instances=instances_text(instances))
+
+
+def dropped_claim(operation_id: str) -> Message:
+    """Return the message by which every scheduler forgets an assumed claim."""
+    return Message(method="drop_assumed_claim", arguments={"operation_id": operation_id})
+
+
+def list_digest(number: Numbered, uuids: Iterable[str]) -> Message:
+    """Return the message that has the digest of all instances alone."""
+    return number.cast("sync_instance_info", digest=instances_digest(uuids))

@@ -1,0 +1,133 @@
+"""All that this package uses of oslo.messaging and that is not public there.
+
+`PRIVATE` lists the names; ``setup.cfg`` bounds oslo.messaging, kombu and amqp by the releases that
+were tried with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging.rpc.server import RPCServer
+
+#: The private names, with the reason for each.
+PRIVATE: Mapping[str, str] = {
+    "_driver": "of a transport: the names below are those of RabbitMQ's driver",
+    "_get_reply_queue_name": "permissions can name the reply queues of a user",
+    "_connection_pool": "a connection prepares for a failure only after one, see `repair_late`",
+    "_send": "an event goes to a queue that exists, and is refused if there is none",
+    "_get_connection": "a reply is tried once",
+    "_send_reply": "the same",
+    "_executor_cls": "threads are shared, and the number of messages that wait is bounded",
+}
+
+#: The groups of options that oslo.messaging registers in the global configuration only.
+_GLOBAL = ("oslo_messaging_metrics", "oslo_messaging_tracing")
+_KINDS: Mapping[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt}
+
+
+def register_options(conf: cfg.ConfigOpts) -> None:
+    """Register the options that oslo.messaging reads from `conf`, but registers elsewhere."""
+    for group in _GLOBAL:
+        if group not in conf:
+            for name, default in cfg.CONF[group].items():
+                kind = _KINDS.get(type(default), cfg.StrOpt)
+                conf.register_opt(kind(name, default=default), group=group)
+
+
+def name_reply_queue(transport: oslo_messaging.RPCTransport, name: Callable[[], str]) -> None:
+    """Let `name` make the name of the reply queue of a transport to RabbitMQ."""
+    transport._driver._get_reply_queue_name = name
+
+
+def repair_late(transport: oslo_messaging.RPCTransport) -> None:
+    """Let later connections of a transport to RabbitMQ prepare for a failure only after one.
+
+    oslo.messaging has kombu wrap each message that it sends, and each wait for one, and kombu makes
+    a class for each of these, which takes longer than to encode the message.
+    """
+    pool = transport._driver._connection_pool
+
+    class Connection(pool.connection_cls):  # type: ignore[misc, name-defined]
+        def ensure(
+            self, method: Callable[[], Any], retry: float | None = None, **callbacks: Any
+        ) -> Any:
+            if self.channel is None:
+                return super().ensure(method, retry=retry, **callbacks)
+            try:
+                return method()
+            except Exception as error:
+                # Also what no repetition helps: oslo.messaging raises that at once.
+                return super().ensure(_failed_first(method, error), retry=retry, **callbacks)
+
+    pool.connection_cls = Connection
+
+
+def _failed_first(method: Callable[[], Any], error: Exception) -> Callable[[], Any]:
+    """Return a function that first raises this error, and later calls the method."""
+    failures = [error]
+
+    def attempt() -> Any:
+        if failures:
+            raise failures.pop()
+        return method()
+
+    return attempt
+
+
+def send_to_queue(
+    transport: oslo_messaging.NotificationTransport,
+    target: oslo_messaging.Target,
+    message: dict[str, Any],
+    *,
+    enveloped: bool,
+    retry: int,
+) -> None:
+    """Send a message to a queue of RabbitMQ, which must exist.
+
+    oslo.messaging would declare the queue first. A user who may do so may delete it, too.
+
+    :raises MessageUndeliverable: there is no queue.
+    """
+    transport._driver._send(
+        target,
+        {},
+        message,
+        envelope=enveloped,
+        retry=retry,
+        transport_options=oslo_messaging.TransportOptions(at_least_once=True),
+    )
+
+
+def send_notification(
+    transport: oslo_messaging.NotificationTransport,
+    target: oslo_messaging.Target,
+    message: dict[str, Any],
+    *,
+    version: float,
+    retry: int,
+) -> None:
+    """Send a message as oslo.messaging's notifier does, but raise the errors."""
+    transport._driver.send_notification(target, {}, message, version, retry)
+
+
+def send_reply(incoming: Any, reply: Any, failure: Any) -> bool:
+    """Try once to send a reply by RabbitMQ. Return whether its queue has it."""
+    try:
+        with incoming.listener.driver._get_connection() as connection:
+            incoming._send_reply(connection, reply, failure)
+    except oslo_messaging.MessageUndeliverable:
+        return False
+    return True
+
+
+def use_executor(server: RPCServer, executor: Callable[..., Executor]) -> None:
+    """Let a server that is not started yet make its executor in this way.
+
+    :param executor: gets the number of threads as ``max_workers``.
+    """
+    server._executor_cls = executor
