@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired, PlacementError
 from rtagent.model.deletion_reason import DeletionReason
-from rtagent.rpc.call_limit import THREADS
+from rtagent.rpc.in_flight import THREADS
 from rtagent.service.allocation_writes import WAITING
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.placement import NoPlacement, Placement
