@@ -85,10 +85,17 @@ def _cleanup(run: Run, claims: Sequence[Place]) -> None:
 
 
 def _release(run: Run, claims: Sequence[Place]) -> None:
-    """Report the deletion, which releases the claims and ends the moves."""
+    """Report the deletion, which releases the claims and ends the moves.
+
+    The call that makes a claim may still be on the way, so that the agent must hear of each one.
+    """
     update = {"uuid": run.server.uuid, "vm_state": DELETED}
     for node in {place.node_uuid: place for place in claims}.values():
         run.end(node, "update_usage", instance=update)
+    for place in claims:
+        claim = place.claim["uuid"]
+        released = run.id(f"release_claim {claim}")
+        run.end(place, "release_claim", claim_uuid=claim, operation_id=released)
 
 
 def _clearing(run: Run, claims: Sequence[Place]) -> ServerOperation:

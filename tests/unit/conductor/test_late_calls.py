@@ -74,6 +74,17 @@ def refused(cloud, point):
     cloud.faults = Faults()
 
 
+def forced(cloud, point):
+    """Delete the server in place of the operation."""
+    for server in cloud.records.servers():
+        cloud.conductor().force_delete(server.uuid, "it hangs")
+
+
+@pytest.mark.parametrize("name", ["build", "resize"])
+def test_a_call_of_an_operation_whose_server_was_deleted_by_force_does_no_harm(name):
+    _suspend_everywhere(SCENARIOS[name], forced, leave, True)
+
+
 #: How the other one ends the operation, what it does then, and whether the late call is answered.
 ENDS = [(leave, live_on, True), (refused, delete, False)]
 LONG = [
