@@ -18,7 +18,7 @@ from tests.chaos.nemesis.fault import NotYet
 from tests.chaos.nemesis.late_calls import LateAllocation, LateBrokerCall, LateCall, LateOrder
 from tests.chaos.world.link import Link
 from tests.chaos.world.part import PartProcess
-from tests.functional.chaos.test_links import SILENCE, Client, Echo
+from tests.functional.chaos.echo import SILENCE, Client, Echo
 from tests.servers.daemon import ROOT, wait_until
 from tests.servers.process import Process
 
