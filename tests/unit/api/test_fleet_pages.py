@@ -11,9 +11,9 @@ from rtagent.errors import TooManyRequests
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
+from tests.support.api_states import DOWN_TIME, PageFleet, simulated
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import uid
-from tests.support.page_fleets import DOWN_TIME, PageFleet, simulated
 from tests.support.scheduling import spec
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.chaos.history import History
-from tests.support.chaos_histories import (
+from tests.unit.chaos.chaos_histories import (
     ACTIVE,
     DEVICES,
     HOST,

@@ -5,16 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
+from rtagent.rpc.call_limit import THREADS
 
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired, PlacementError
 from rtagent.model.deletion_reason import DeletionReason
-from rtagent.rpc.call_limit import THREADS
 from rtagent.service.allocation_writes import WAITING
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.placement import NoPlacement, Placement
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocation_outboxes import manage
+from tests.support.allocating_agents import manage
 from tests.support.hosts import call
 from tests.support.trackers import claim, release
 
