@@ -224,7 +224,8 @@ def test_a_lost_answer_changes_nothing(trials):
         assert summary(cloud) == trials.expected, point
 
 
-def test_a_consumer_that_placement_did_not_finish_stops_no_operation(scenario):
+def test_a_consumer_that_placement_did_not_finish_stops_no_operation(name):
+    scenario = SCENARIOS[name]
     cloud = Trials.prepared(scenario)
     cloud.placement.killed = True
     scenario.act(cloud)
