@@ -14,8 +14,8 @@ from benchmarks.bench import CONTEXT, Bench, percentile
 from benchmarks.figure import Figure
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, RtAgentError
 from rtagent.rpc.in_flight import SLOW_CALLS
+from tests.functional.outage.hung_outside import HungOutside
 from tests.servers.daemon import wait_until
-from tests.support.hung_outside import HungOutside
 
 #: How many times the agent is measured idle, and then while the external services hang.
 TURNS = 6

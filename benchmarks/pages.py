@@ -16,8 +16,8 @@ from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 from rtagent.api.page.cache import PageCache
 from rtagent.api.routes import answer
+from tests.functional.page.page_hosts import LARGE, PageHost, crowd
 from tests.servers.chromium import Chromium
-from tests.support.page_hosts import LARGE, PageHost, crowd
 
 CLAIMS = 1000
 #: The documents of which the page is made.

@@ -38,6 +38,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
+def fast(request: pytest.FixtureRequest) -> bool:
+    """Whether this run is one with fewer examples."""
+    return bool(request.config.getoption("fast"))
+
+
+@pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     """Whether this run is one with the larger numbers."""
     return bool(request.config.getoption("long"))

@@ -12,7 +12,7 @@ from rtagent.model.base import Value
 class Status(enum.StrEnum):
     """The statuses of application/health+json, from best to worst."""
 
-    PASS = "pass"  # nosec B105  # no password
+    PASS = "pass"  # noqa: S105  no password
     WARN = "warn"
     FAIL = "fail"
 

@@ -129,7 +129,7 @@ class WeightColumn:
             raw = list(found)
             if len(raw) == len(hosts) and _are_usable(raw):
                 return self._bounded(raw)
-        except Exception:  # nosec B110  # each host is weighed alone, which names the one that fails
+        except Exception:  # noqa: S110  each host is weighed alone, which names the one that fails
             pass
         return self._weights_one_by_one(hosts, request)
 

@@ -115,7 +115,7 @@ class HostReports:
         :param description: also the description. :param instances: also the list of instances.
         """
         jitter = self._context.settings.current.scheduler.report_jitter
-        due = self._context.clock.monotonic() + random.uniform(0, jitter)  # nosec B311  # a delay
+        due = self._context.clock.monotonic() + random.uniform(0, jitter)  # noqa: S311  a delay
         with self._lock:
             before = self._wanted or _Wanted(due=due, description=False, instances=False)
             self._wanted = _Wanted(

@@ -337,7 +337,7 @@ class SchedulerService:
 def load_rules(settings: Settings) -> tuple[HostFilters, HostWeighers]:
     """Load the filters and weighers. :raises ConfigError: one is not installed."""
     options = settings.filter_options
-    return HostFilters.load(options), HostWeighers.load(options, Random())  # nosec B311  # a choice
+    return HostFilters.load(options), HostWeighers.load(options, Random())  # noqa: S311  a choice
 
 
 def _times(settings: Settings) -> Times:

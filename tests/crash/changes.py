@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tests.crash.scenario import Scenario
-from tests.support.workload.operation import Operation
+from tests.support.workload.ledger import Operation
 
 
 class Change(Protocol):

@@ -7,11 +7,9 @@ from typing import Any
 
 from tests.servers.daemon import wait_until
 from tests.support.workload.caller import attempt
-from tests.support.workload.checker import Checker, held, shown
-from tests.support.workload.database import Record
+from tests.support.workload.checker import Checker, Record, held, shown
 from tests.support.workload.deployment import PATIENCE, Home
-from tests.support.workload.ledger import KnownClaim, Ledger
-from tests.support.workload.operation import Operation, OperationFactory
+from tests.support.workload.ledger import KnownClaim, Ledger, Operation, OperationFactory
 
 
 class Scenario:

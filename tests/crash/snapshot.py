@@ -12,8 +12,7 @@ from rtagent.db.store import SqlStore
 from rtagent.model.node_state import restore
 from rtagent.model.policy import Policy
 from tests.crash.move_sequences import MOMENTARY, MoveSequence
-from tests.support.workload.checker import REMARKS, facts
-from tests.support.workload.database import open_plain
+from tests.support.workload.checker import REMARKS, facts, open_plain
 
 NODE = """SELECT vcpus_used, memory_mb_used, local_gb_used, free_ram_mb, free_disk_gb, running_vms,
     numa_topology, pci_device_pools, stats FROM compute_nodes"""

@@ -3,7 +3,7 @@
 import itertools
 
 from tests.crash.scenario import Scenario
-from tests.support.workload.operation import Operation
+from tests.support.workload.ledger import Operation
 
 
 def life_of_claims(scenario: Scenario, rounds: int):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.migrating_guests import ONE_GPU, PINNED_2, Guests
+from tests.support.three_hosts import ONE_GPU, PINNED_2, Guests
 
 #: Where the audit is when a step happens: not begun, after its snapshot, before the listing of
 #: domains, after it, ended.

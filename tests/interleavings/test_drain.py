@@ -17,7 +17,7 @@ import pytest
 from rtagent.errors import NodeDraining
 from tests.interleavings.test_audit_and_moves import MOMENTS, MOVES, SEGMENTS, Move
 from tests.support.hosts import call, uid
-from tests.support.migrating_guests import PINNED_2, PLAIN
+from tests.support.three_hosts import PINNED_2, PLAIN
 
 #: Where the audit may begin: before so many of the steps.
 AUDITED = (0, 2, 4)

@@ -11,7 +11,7 @@ from tests.lab.guests import create
 from tests.lab.rack import CONTEXT, FLAVOR, Rack, Served
 from tests.support.workload.caller import Stream, attempt
 from tests.support.workload.checker import Checker, held, shown
-from tests.support.workload.operation import OperationFactory
+from tests.support.workload.ledger import OperationFactory
 
 #: CPUs of the host, and its allocation ratio.
 CPUS, RATIO = 4, 16

@@ -6,9 +6,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocating_agents import AllocatingAgent, settle
+from tests.support.allocating_agents import GUESTS, HOSTS, AllocatingAgent, Lives, settle
 from tests.support.hosts import ManualClock, uid
-from tests.support.lives import GUESTS, HOSTS, Lives
 from tests.unit.placement.values import record
 
 #: A provider of another tree, on which another client allocates for the guests.

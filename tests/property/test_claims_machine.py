@@ -28,6 +28,8 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
+from tests.support.audits import check_views
+from tests.support.claims import stated
 from tests.support.hosts import (
     DEDICATED,
     PINNED,
@@ -39,8 +41,6 @@ from tests.support.hosts import (
     request,
     uid,
 )
-from tests.support.kept_views import check_views
-from tests.support.stated_claims import stated
 from tests.support.trackers import enroll
 
 MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))

@@ -9,7 +9,7 @@ from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.pci_devices import PciDevices
-from tests.support import device_owners as known
+from tests.support import owned_hosts
 from tests.support.hosts import NOON, host, uid, with_claims
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
 from tests.unit.placement.values import domain
@@ -18,7 +18,7 @@ DEVICES = record([gpu(GPU_0, 0, iommu_group=7), gpu(GPU_1, 1, iommu_group=7), *n
 CLAIMED = [GPU_0, GPU_1, PF_0, vf(0), vf(1)]
 #: A claim of an owner of its own for each device.
 CLAIMS = {
-    address: replace(known.DB_CLAIM, uuid=uid(), owner_id=uid(number), pci=())
+    address: replace(owned_hosts.DB_CLAIM, uuid=uid(), owner_id=uid(number), pci=())
     for number, address in enumerate(CLAIMED, 100)
 }
 
@@ -26,7 +26,7 @@ CLAIMS = {
 def claims(addresses):
     for address in sorted(addresses):
         if address not in (vf(0), vf(1)) or PF_0 not in addresses:
-            device = known.assigned(address, f"for {address}")
+            device = owned_hosts.assigned(address, f"for {address}")
             yield replace(CLAIMS[address], pci=(device,))
 
 

@@ -46,8 +46,8 @@ from tests.property.device_model import (
     group,
     mdev_uuid,
 )
+from tests.support.audits import check_views
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
-from tests.support.kept_views import check_views
 from tests.support.trackers import enroll
 
 OWNERS = [uid(n) for n in range(1, 5)]

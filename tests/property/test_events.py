@@ -8,9 +8,9 @@ from hypothesis.stateful import initialize, invariant, rule
 from rtagent.model.change import ANNOUNCEMENT
 from rtagent.model.event import AUDIT_END, EVENT_TYPES, EventDocument
 from tests.support.agents import LARGE, LEASE, SMALL, Agent, pinned, with_devices
+from tests.support.allocating_agents import CHOICES, GUESTS, HOSTS, Lives
 from tests.support.event_consumer import ANNOUNCED, folded
 from tests.support.hosts import ManualClock
-from tests.support.lives import CHOICES, GUESTS, HOSTS, Lives
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 

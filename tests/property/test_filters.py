@@ -23,7 +23,7 @@ from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, aggregate, host_state
 from tests.support.hosts import uid
 from tests.support.odd_documents import ODD
-from tests.support.scheduler_requests import INSTANCE, scheduler_request
+from tests.support.scheduling import INSTANCE, scheduler_request
 
 OPTIONS = FilterOptions(
     enabled_filters=tuple(

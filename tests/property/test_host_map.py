@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.property.test_numa_fit import hosts as numa_hosts
 from tests.property.test_pci_fit import hosts as pci_hosts
-from tests.support.map_documents import check_map
+from tests.support.api_states import check_map
 from tests.support.random_nodes import random_node
 
 

@@ -19,7 +19,7 @@ from rtagent.virt.libvirt.hostfile import simulated_hostname
 from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 from tests import data
-from tests.support import node_device_xml
+from tests.support import node_devices
 from tests.support.guests import granted
 from tests.support.odd_documents import odd
 
@@ -37,12 +37,12 @@ VPD = (
     "<capability type='virt_functions' maxCount='63'/>"
 )
 NODE_DEVICES = (
-    node_device_xml.pci(PF, more=VPD),
-    node_device_xml.pci(VF, pf=PF),
-    node_device_xml.gpu("0000:88:00.0"),
-    node_device_xml.net("eth0", "52:54:00:6d:90:02", node_device_xml.pci_name(VF)),
-    node_device_xml.vdpa("/dev/vhost-vdpa-0", node_device_xml.pci_name(VF)),
-    node_device_xml.mdev("a3d9", "nvidia-11", node_device_xml.pci_name("0000:88:00.0")),
+    node_devices.pci(PF, more=VPD),
+    node_devices.pci(VF, pf=PF),
+    node_devices.gpu("0000:88:00.0"),
+    node_devices.net("eth0", "52:54:00:6d:90:02", node_devices.pci_name(VF)),
+    node_devices.vdpa("/dev/vhost-vdpa-0", node_devices.pci_name(VF)),
+    node_devices.mdev("a3d9", "nvidia-11", node_devices.pci_name("0000:88:00.0")),
 )
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from rtagent.numa.candidates import candidate_matrix
 from rtagent.numa.host_cells import cell_capacities
 from rtagent.state.compute_node import numa_topology
+from tests.property.numa_oracle import page_sizes
 from tests.property.test_numa_fit import LIMITS, guests, hosts
 from tests.support import hosts as nodes
-from tests.support.numa_oracle import page_sizes
 
 
 def record_of(host):

@@ -16,8 +16,8 @@ from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.guest_cells import GuestCell
 from rtagent.numa.host_cells import CellLimits, Host
 from rtagent.numa.requirements import NumaRequirements
+from tests.property.numa_oracle import placements_exist, verify
 from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
-from tests.support.numa_oracle import placements_exist, verify
 
 RATIOS = st.sampled_from([Decimal(1), Decimal("0.5"), Decimal("1.5"), Decimal(4)])
 

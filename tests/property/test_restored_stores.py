@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.restored_checks import check_every_copy
-from tests.support.store_copies import MemoryCopies
+from tests.support.restored_nodes import check_every_copy
+from tests.support.stores import MemoryCopies
 
 VERBS = ("claim", "claim", "activate", "renew", "release", "count", "restart")
 DEEDS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3)), min_size=1, max_size=6)

@@ -15,7 +15,7 @@ from rtagent.model.metric import Metric
 from rtagent.scheduler.options import FilterOptions, MetricsOptions
 from rtagent.scheduler.weighing import HostWeighers
 from tests.support.host_states import aggregate, host_state
-from tests.support.weighing import UUID, group, request_for
+from tests.support.scheduling import UUID, group, request_for
 
 SMALL = st.integers(-3, 5)
 #: Values of metadata, also such as are no numbers.

@@ -8,8 +8,8 @@ had been granted in between.
 
 from __future__ import annotations
 
-from tests.support.migrating_guests import ONE_GPU, PINNED_2, PLAIN, Guests
 from tests.support.pci_hosts import GPU_0
+from tests.support.three_hosts import ONE_GPU, PINNED_2, PLAIN, Guests
 
 
 def test_instance_without_a_domain_yet_keeps_its_claim():

@@ -16,8 +16,8 @@ import pytest
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
 from rtagent.model.flavor import Flavor
 from tests.support.hosts import call
-from tests.support.migrating_guests import ONE_GPU, TWO_GPUS, Guests
 from tests.support.pci_hosts import GPU_0, GPU_1
+from tests.support.three_hosts import ONE_GPU, TWO_GPUS, Guests
 
 
 def assert_nothing_is_used(guests: Guests, host: int) -> None:

@@ -19,7 +19,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.host_lock import Attempt
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.contender import Contender
+from tests.support.rpc import Contender
 from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester")

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.migrating_guests import ONE_GPU, PINNED_2, PLAIN, TWO_GPUS, Guests
 from tests.support.pci_hosts import GPU_0, GPU_1
+from tests.support.three_hosts import ONE_GPU, PINNED_2, PLAIN, TWO_GPUS, Guests
 
 #: Steps of an observation before which something else happens.
 MOMENTS = ["devices", "list", "finish"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.state.compute_node import compute_node
-from tests.support.migrating_guests import Guests
+from tests.support.three_hosts import Guests
 
 
 class Counted(Guests):

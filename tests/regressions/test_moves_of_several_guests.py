@@ -12,8 +12,8 @@ from __future__ import annotations
 import pytest
 
 from rtagent.errors import ClaimNotFound, ComputeResourcesUnavailable
-from tests.support.migrating_guests import ONE_GPU, PINNED_2, PLAIN, TWO_GPUS, Guests
 from tests.support.pci_hosts import GPU_0, GPU_1
+from tests.support.three_hosts import ONE_GPU, PINNED_2, PLAIN, TWO_GPUS, Guests
 
 
 def test_every_evacuation_counts_from_its_claim_on():

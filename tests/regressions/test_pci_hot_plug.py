@@ -12,8 +12,7 @@ from __future__ import annotations
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.workers import Workers
-from tests.support.node_device_listing import Libvirt
-from tests.support.node_device_xml import gpu, pci, pci_name
+from tests.support.node_devices import Libvirt, gpu, pci, pci_name
 
 
 def test_plugged_and_unplugged_devices_show_and_others_are_not_read_again():

@@ -16,8 +16,7 @@ from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.libvirt.workers import Workers
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.support.node_device_listing import Libvirt, gone
-from tests.support.node_device_xml import gpu, net, pci, pci_name
+from tests.support.node_devices import Libvirt, gone, gpu, net, pci, pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0
 
 

@@ -23,7 +23,7 @@ from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.plugins import available
 from tests.support.host_states import aggregate, host_state
-from tests.support.scheduler_requests import scheduler_request
+from tests.support.scheduling import scheduler_request
 
 #: All but those that need the claim to fit.
 EVERY = tuple(

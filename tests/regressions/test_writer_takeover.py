@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.errors import StoreUnavailable, WriterFenced
-from tests.support.migrating_guests import Guests
+from tests.support.three_hosts import Guests
 
 
 def test_former_writer_writes_nothing():

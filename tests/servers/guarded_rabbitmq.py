@@ -13,7 +13,7 @@ from tests.functional.cli.shell import run
 from tests.servers.daemon import ROOT
 from tests.servers.rabbitmq import LIMITS, RabbitMQ
 from tests.servers.server import accepts
-from tests.support.certificates import Authority
+from tests.support.trust import Authority
 
 RECIPE = ROOT / "etc/rtagent/rabbitmq"
 VHOST = "rtagent"

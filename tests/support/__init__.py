@@ -1,7 +1,8 @@
 """Builders and harnesses that several layers of the tests share.
 
-``hosts`` has hosts, requests and clocks; ``numa_hosts``, ``pci_hosts`` and ``device_states`` have
-hosts with NUMA cells and devices; ``guests`` and ``guest_devices`` guests and their documents;
-``move_host`` and ``migrating_guests`` moves; ``trackers``, ``agents`` and ``rpc`` running parts;
-``workload`` callers during failures.
+``hosts`` has hosts, requests and clocks; ``numa_hosts``, ``pci_hosts``, ``device_states`` and
+``owned_hosts`` hosts with cells and devices; ``claims``, ``guests`` and ``node_devices`` claims
+and documents of libvirt; ``move_host`` and ``three_hosts`` moves; ``trackers``, ``agents`` and
+``rpc`` running parts; ``stores`` and ``stored_values`` databases; ``host_states``, ``scheduling``
+and ``scheduler_rpc`` schedulers; ``workload`` callers during failures.
 """

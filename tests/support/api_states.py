@@ -1,26 +1,42 @@
-"""States for the read API, made by the rules of the core."""
+"""States for the read API and the pages of a fleet, made by the rules of the core."""
 
+from __future__ import annotations
+
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
 
+from lxml import html
 from prometheus_client import CollectorRegistry
 
 from rtagent import claims
-from rtagent.api.routes import NO_AUDIT, Sources
+from rtagent.api.address import TcpAddress
+from rtagent.api.routes import NO_AUDIT, Sources, answer
+from rtagent.api.scheduler_routes import SchedulerSources
+from rtagent.api.server import ReadAPI
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Call, Change
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.flavor import Flavor
 from rtagent.model.health import Check, Status
+from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.instance import Instance
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Topology
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.select import Scheduler
+from rtagent.service.explanations import Explanations
+from tests.support.host_states import SEEN, aggregate, fleet_node, host_state
 from tests.support.hosts import uid
 from tests.support.move_host import Host, facts
+from tests.support.scheduling import HostsInMemory, scheduler
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 NODE = Node(
@@ -119,3 +135,150 @@ def _call(number: int) -> Call:
 def _after(state: NodeState, decision: object) -> NodeState:
     assert isinstance(decision, Granted), decision
     return state.fold(decision.change)
+
+
+def document(state: NodeState, path: str) -> dict[str, Any]:
+    return json.loads(answer(sources(state), path).body)
+
+
+def page(state: NodeState) -> html.HtmlElement:
+    reply = answer(sources(state), "/")
+    assert reply.status == 200
+    return html.fromstring(reply.body.decode())
+
+
+def rows(tree: html.HtmlElement) -> dict[str, str]:
+    """The uuid of each owner by its code."""
+    return {
+        each.get("data-owner"): each.get("data-uuid") for each in tree.xpath("//tr[@data-uuid]")
+    }
+
+
+def owner_of(tree: html.HtmlElement, identifier: str) -> str | None:
+    (found,) = tree.xpath("//*[@id=$id]", id=identifier)
+    code = found.get("data-owner")
+    assert (code is None) == (found.get("href") is None)
+    return None if code is None else rows(tree)[code]
+
+
+def check_map(state: NodeState) -> None:
+    """Check that the map shows what the documents of the state show."""
+    tree = page(state)
+    (numa,) = document(state, "/numa")["numa"]
+    cpus = [cpu for cell in numa["cells"] for core in cell["cores"] for cpu in core]
+    assert len(tree.xpath("//a[contains(@class, 'cpu ')]")) == len(cpus)
+    for cpu in cpus:
+        assert owner_of(tree, f"cpu-{cpu['id']}") == cpu["owner_id"]
+        (found,) = tree.xpath("//*[@id=$id]", id=f"cpu-{cpu['id']}")
+        assert found.get("class").split()[1] == cpu["use"]
+        for other in cpu["intruders"]:
+            assert other in found.get("aria-label")
+    for device in document(state, "/pci")["pci"]:
+        assert owner_of(tree, f"dev-{device['address']}") == device["owner_id"]
+        (found,) = tree.xpath("//*[@id=$id]", id=f"dev-{device['address']}")
+        for text in (device["status"], device["reason"], *device["others"]):
+            assert text in found.get("aria-label")
+    for number, resource in enumerate(document(state, "/resources")["resources"]):
+        assert owner_of(tree, f"res-{number}") == resource["owner_id"]
+    claimed = {each["owner_id"] for each in document(state, "/claims")["claims"]}
+    orphans = {each["domain_uuid"] for each in document(state, "/orphans")["orphans"]}
+    assert set(rows(tree).values()) == claimed | orphans
+
+
+DOWN_TIME = 60.0
+FILTERS = ("ComputeFilter", "AggregateInstanceExtraSpecsFilter", "NUMATopologyFilter")
+
+_node = cache(fleet_node)
+
+
+@cache
+def _instances(guests: int) -> tuple[InstanceInfo, ...]:
+    """The guests of a host, of which the first one of a full host differs from its claim."""
+    state = _node(guests)
+    infos = [InstanceInfo(uuid=each, claims=state.claims_of(each)) for each in state.owners]
+    if guests == 32:
+        usage = DomainUsage(
+            domain_uuid=uid(901), name="left-behind", active=True, vcpus=3, memory_mb=64
+        )
+        infos.append(InstanceInfo(uuid=uid(901), domain_usage=usage))
+    return tuple(infos)
+
+
+def simulated(number: int, **fields: Any) -> HostState:
+    """Make one host of the fleet: its guests, its status and its zone depend on the number."""
+    guests = (number * 7) % 33
+    service = ServiceState(
+        disabled=number % 50 == 3,
+        disabled_reason="a faulty fan" if number % 50 == 3 else None,
+        forced_down=number % 50 == 11,
+        draining="firmware" if number % 50 == 17 else None,
+    )
+    closed = number % 50 == 29
+    zone = f"zone-{number % 3}"
+    return host_state(
+        f"compute-{number:04}",
+        _node(guests),
+        instances=_instances(guests),
+        aggregates=(aggregate(zone, availability_zone=zone),),
+        service=service,
+        **{
+            "differing": int(guests == 32),
+            "up": not closed,
+            "why_not": "the hypervisor does not answer" if closed else "",
+            "seen": SEEN - (DOWN_TIME + 5 if number % 50 == 41 else number % 9),
+            **fields,
+        },
+    )
+
+
+class PageFleet:
+    """The hosts of a scheduler, and its read API. :ivar states: by uuid."""
+
+    def __init__(self, *states: HostState) -> None:
+        self.hosts = HostsInMemory(states)
+        self.scheduler: Scheduler = scheduler(self.hosts, filters=FILTERS)
+        self.sources = SchedulerSources(
+            hosts=self.hosts.get_all_host_states,
+            now=lambda: SEEN,
+            down_time=lambda: DOWN_TIME,
+            decisions=self.scheduler.decisions,
+            aggregates=tuple,
+            complete=lambda: True,
+            checks=tuple,
+            error=lambda: None,
+            registry=CollectorRegistry(),
+            hung=tuple,
+            name="scheduler-1",
+            time=lambda: datetime.now(UTC),
+            explain=Explanations(self.scheduler).explain,
+        )
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """Make a fleet of so many hosts."""
+        return cls(*map(simulated, range(number)))
+
+    def __enter__(self) -> Self:
+        self.api = ReadAPI(TcpAddress(0), self.sources, patience=60)
+        self.api.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.api.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.api.address}/"
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return a document of the read API."""
+        return dict(json.loads(self.sources.answer(path).body))
+
+    def state(self, number: int) -> NodeState:
+        """Return the replica of a host."""
+        return self.hosts.get_all_host_states()[number].replica

@@ -14,19 +14,23 @@ from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.device import Device, Mdev, PciDevice
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.flavor import Image
 from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.request import AttachRequest
+from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.provider_names import provider_uuid
+from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.pci.mdev import mdev_inventories
 from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
-from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, request
+from tests.support.hosts import NODE, NOON, PINNING, TOPOLOGY, call, host, request, uid
 from tests.support.pci_hosts import ALIASES, GPU_IDS, SPECS, two_gpus_and_a_nic
 
 PMEM = ResourceInventory(
@@ -186,3 +190,35 @@ def audited(
     new = state.fold(change) if change else state
     new.check()
     return new
+
+
+SEV = EncryptionCapacity(model=AMD_SEV, cbitpos=51, reduced_phys_bits=1, contexts=2)
+SEV_ES = replace(SEV, model=AMD_SEV_ES, contexts=1)
+
+
+def sev_host(*capacities: EncryptionCapacity, **policy: object) -> NodeState:
+    """Return a node with two contexts of SEV and one of SEV-ES, or with these."""
+    models = capacities or (SEV, SEV_ES)
+    return host(replace(TOPOLOGY, mem_encryption=models), **policy)
+
+
+def encrypted(model: str | None = None, **arguments: object) -> BuildRequest:
+    """Return a request for a guest with encrypted memory."""
+    specs = {"hw:mem_encryption": "true"}
+    if model is not None:
+        specs["hw:mem_encryption_model"] = model
+    image = Image(properties={"hw_firmware_type": "uefi"})
+    return request(extra_specs=specs, instance={"image": image}, **arguments)
+
+
+def orphan(model: str = AMD_SEV) -> DomainUsage:
+    """Return the usage of a domain without a claim."""
+    occupancy = Occupancy(mem_encryption=model)
+    return DomainUsage(
+        domain_uuid=uid(), name="d", active=True, vcpus=1, memory_mb=64, occupancy=occupancy
+    )
+
+
+def provider_of(model: str) -> str:
+    """Return the uuid of the provider of a model's contexts."""
+    return provider_uuid(NODE, PlacementPolicy(), provider_suffix(model))

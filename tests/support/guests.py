@@ -1,21 +1,29 @@
-"""Guests for every combination of policies with their assignments, and a plain domain document."""
+"""Guests of libvirt: what they claim, and their documents."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from lxml import etree
+from msgspec.structs import replace
+
 from rtagent.errors import InvalidFlavor
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
 from rtagent.model.assignment import Assignment
-from rtagent.model.claim import BUILD, Replacement
-from rtagent.model.device import AssignedDevice
-from rtagent.model.flavor import Flavor
+from rtagent.model.claim import BUILD, Claim, Replacement
+from rtagent.model.device import STANDARD, AssignedDevice
+from rtagent.model.flavor import Flavor, Image
+from rtagent.model.guest_domain import GuestDomain
 from rtagent.model.mem_encryption import MemEncryption
 from rtagent.numa.fit import Fitted
-from tests.support.hosts import NODE
+from rtagent.virt.libvirt import guest
+from tests.support.claims import pinned_claim
+from tests.support.hosts import NODE, uid
 from tests.support.numa_hosts import HUGE, LARGE, cell, fit_guest, flavor, host, required, topology
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
 #: Two cells of eight cores of two threads each, of them two cores shared; pages of all sizes.
 WHERE = host(
@@ -87,3 +95,78 @@ def plain_domain(kind: str = "qemu", vcpus: int = 1, memory_mb: int = 2048) -> s
       <devices><memballoon model='none'/></devices>
     </domain>
     """
+
+
+GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", numa_node=0, **GPU_IDS)
+FAR = replace(GPU, address=GPU_1, numa_node=1)
+
+
+def seats(document: str) -> dict[str, tuple[int, int] | None]:
+    """Return guest cell and slot of each device, by the bus of its host address."""
+    domain = etree.fromstring(document)
+    controllers = {int(c.get("index")): c for c in domain.iterfind("devices/controller")}
+    found: dict[str, tuple[int, int] | None] = {}
+    for device in domain.iterfind("devices/hostdev"):
+        bus = str(device.find("source/address").get("bus"))
+        address = device.find("address")
+        if address is None:
+            found[bus] = None
+            continue
+        port = controllers[int(address.get("bus"), 16)]
+        bridge = controllers[int(port.find("address").get("bus"), 16)]
+        node = int(bridge.findtext("target/node"))
+        found[bus] = (node, int(port.find("address").get("slot"), 16))
+    return found
+
+
+def namespace(number: int, size_mb: int) -> PmemNamespace:
+    """Return a namespace of the host, like ``ns0`` with ``/dev/dax0.0``."""
+    path = f"/dev/dax{number}.0"
+    return PmemNamespace(name=f"ns{number}", path=path, size_kb=size_mb * 1024, align_kb=2048)
+
+
+def with_namespaces(claim: Granted, *sizes_mb: int) -> Granted:
+    """Return the claim with namespaces of these sizes."""
+    found = (namespace(number, size) for number, size in enumerate(sizes_mb))
+    units = (
+        AssignedResource(
+            resource_class="CUSTOM_PMEM_NAMESPACE_4GB",
+            identifier=each.name,
+            namespace=each,
+        )
+        for each in found
+    )
+    return dataclasses.replace(claim, resources=tuple(units))
+
+
+#: A mediated device of a simulated host with one shared GPU.
+VGPU = AssignedResource(
+    parent_addr="0000:48:00.0", resource_class="VGPU", identifier="0000:48:00.0/nvidia-222/0"
+)
+
+
+def guest_domain(
+    *cpus: int,
+    memory_mb: int = 64,
+    name: str | None = None,
+    owner: str | None = None,
+    resources: tuple[AssignedResource, ...] = (),
+    document: str | None = None,
+    **properties: str,
+) -> GuestDomain:
+    """Return a domain pinned to these CPUs; without any, its claim assigns nothing.
+
+    :param properties: of the image.
+    """
+    claim: Claim = pinned_claim(*cpus, owner=owner or uid(), memory_mb=memory_mb)
+    if not cpus:
+        claim = replace(claim, numa_topology=None)
+    claim = replace(claim, resources=resources, image=Image(properties=properties))
+    return GuestDomain(
+        uuid=claim.owner_id,
+        name=name or claim.owner_id,
+        claim=claim,
+        guest=guest.xml(claim),
+        node_devices=guest.node_devices(claim),
+        document=document,
+    )

@@ -36,8 +36,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.request import Allocation, BuildRequest, Limits, NumaLimits
 from rtagent.numa.host_cells import Host
 from rtagent.pci.mdev import mdev_inventories, mdev_uuid
-from tests.support.device_states import attaching
-from tests.support.encrypted_guests import SEV, SEV_ES
+from tests.support.device_states import SEV, SEV_ES, attaching
 from tests.support.hosts import NODE, NOON, call, request, uid
 from tests.support.pci_hosts import gpu, record
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 from rtagent.api.reply import Reply
 from rtagent.audit import Auditor
 from rtagent.conf.rpc import Rpc
@@ -24,7 +28,9 @@ from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls
+from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
@@ -272,3 +278,39 @@ def _moves(owner: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "finish_revert": out | operation(),
         "drop_move_claim_at_source": move(build(migration=migration("resize"))),
     }
+
+
+class Contender:
+    """An agent that wants the lock of a host.
+
+    :ivar met: the agents that asked it. :ivar transport: its transport.
+    """
+
+    def __init__(self, url: str, host: str) -> None:
+        conf = cfg.ConfigOpts()
+        conf([])
+        self.transport = transport = get_transport(conf, url)
+        conf.set_override("transport_url", url)
+        self.me = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="n", state_path="/s")
+        self.met: list[AgentIdentity] = []
+        lock = host_lock(transport, host, self.me, self.met.append)
+        assert lock is not None
+        self.lock: HostLock = lock
+
+    def attempt(self) -> Attempt:
+        return self.lock.take().attempt
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Keep the lock during the block, as the agent's thread does."""
+        stop = threading.Event()
+
+        def keep() -> None:
+            while not stop.is_set():
+                assert self.lock.keep(0.1)
+
+        thread = threading.Thread(target=keep)
+        thread.start()
+        yield
+        stop.set()
+        thread.join()

@@ -6,22 +6,25 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from rtagent.model.base import STORABLE
+from rtagent.rpc import schemas, topics
 from rtagent.rpc.schemas import Schema
+from rtagent.rpc.tables import TABLES
 
 HUGE = 10**400
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 _SHORT = st.text(_CHARACTERS, max_size=8)
 _UUIDS = st.uuids().map(str)
 
-Path = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 
 
-def jsonpath(path: Path) -> str:
+def jsonpath(path: JsonPath) -> str:
     """A path as refusals write it."""
     return "$" + "".join(
         f"[{step}]"
@@ -96,7 +99,7 @@ def invalid(draw: st.DrawFn, root: Schema) -> tuple[Any, set[str]]:
     """A document with one to three mistakes, and the paths at which they are."""
     document = draw(valid(root, root))
     sites = list(_sites(document, root, root, ()))
-    used: list[Path] = []
+    used: list[JsonPath] = []
     for _ in range(draw(st.integers(1, 3))):
         path, options, value = draw(st.sampled_from(sites))
         mistake, what = draw(_mistake(options, value, path))
@@ -109,8 +112,8 @@ def invalid(draw: st.DrawFn, root: Schema) -> tuple[Any, set[str]]:
 
 
 def _sites(
-    value: Any, schema: Schema, root: Schema, path: Path
-) -> Iterator[tuple[Path, list[Schema], Any]]:
+    value: Any, schema: Schema, root: Schema, path: JsonPath
+) -> Iterator[tuple[JsonPath, list[Schema], Any]]:
     """Each value of a document: its path, the schemas that it may match, and the value."""
     options = alternatives(schema, root)
     yield path, options, value
@@ -124,7 +127,9 @@ def _sites(
                 yield from _sites(inner, one["items"], root, (*path, at))
 
 
-def _mistake(options: list[Schema], value: Any, path: Path) -> st.SearchStrategy[tuple[str, Any]]:
+def _mistake(
+    options: list[Schema], value: Any, path: JsonPath
+) -> st.SearchStrategy[tuple[str, Any]]:
     """("replace", an invalid value), or ("unknown" or "missing", the name of a field)."""
     choices = [("replace", wrong) for wrong in _values_of_other_types(options)]
     for one in options:
@@ -179,7 +184,7 @@ def _out_of_bounds(one: Schema) -> Iterator[Any]:
                 yield from ("", "00000000-0000-0000-0000-00000000000A", f"{'0' * 8}\n")
 
 
-def _with_mistake(document: Any, path: Path, mistake: str, what: Any) -> Any:
+def _with_mistake(document: Any, path: JsonPath, mistake: str, what: Any) -> Any:
     document = copy.deepcopy(document)
     if mistake == "replace":
         _at(document, path[:-1])[path[-1]] = what
@@ -190,7 +195,62 @@ def _with_mistake(document: Any, path: Path, mistake: str, what: Any) -> Any:
     return document
 
 
-def _at(document: Any, path: Path) -> Any:
+def _at(document: Any, path: JsonPath) -> Any:
     for step in path:
         document = document[step]
     return document
+
+
+_DATA = Path(__file__).resolve().parents[1] / "data"
+#: By topic.
+FILES = {
+    topics.AGENT: _DATA / "rpc_schemas.json",
+    topics.SCHEDULER: _DATA / "scheduler_rpc_schemas.json",
+}
+
+
+def published(topic: str) -> dict[str, Any]:
+    """``{"methods": {name: {"arguments", "reply", "errors"}}, "arguments": {name: definition},
+    "replies": {name: definition}}``: a definition that methods share occurs once."""
+    methods: dict[str, Any] = {}
+    definitions: dict[str, dict[str, Any]] = {"arguments": {}, "replies": {}}
+    for name, method in TABLES[topic].methods.items():
+        arguments = _plain(schemas.arguments(method))
+        reply = _plain(schemas.reply(method))
+        for where, schema in (("arguments", arguments), ("replies", reply)):
+            for title, definition in schema.pop("$defs", {}).items():
+                assert definitions[where].setdefault(title, definition) == definition
+        errors = list(method.all_errors)
+        methods[name] = {"arguments": arguments, "reply": reply, "errors": errors}
+    shared = {where: dict(sorted(found.items())) for where, found in definitions.items()}
+    return {"methods": methods, **shared}
+
+
+def text(topic: str) -> str:
+    """The file's content, with one line for each method and definition.
+
+    The order of properties counts, that of definitions does not.
+    """
+    sections = []
+    for title, entries in published(topic).items():
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entries[name])}" for name in entries)
+        sections.append(f" {json.dumps(title)}: {{\n{lines}\n }}")
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def _plain(schema: Any) -> Any:
+    """A copy without descriptions. A property may be called ``description``."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        keyword: _plain(value)
+        for keyword, value in schema.items()
+        if keyword != "description" or not isinstance(value, str)
+    }
+
+
+if __name__ == "__main__":
+    for each, file in FILES.items():
+        file.write_text(text(each))

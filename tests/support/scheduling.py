@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.change import Change
@@ -11,15 +13,62 @@ from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.node_state import NodeState
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request_spec import ImageRequest, InstanceGroup, RequestSpec
+from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
 from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 from rtagent.scheduler.ports import Hosts, PlacementPort
+from rtagent.scheduler.request import Request
 from rtagent.scheduler.select import Scheduler
-from rtagent.scheduler.weighing import HostWeighers
-from tests.support.hosts import NOON, ManualClock
-from tests.support.reporting import Reports
+from rtagent.scheduler.weigher import Weigher
+from rtagent.scheduler.weighing import HostWeighers, WeighedHosts
+from tests.support.host_states import SEEN
+from tests.support.hosts import NOON, ManualClock, uid
+from tests.support.trackers import Reports
+
+#: The instance of every request that does not name another.
+INSTANCE = uid(1)
+
+
+def scheduler_request(
+    *,
+    extra_specs: Mapping[str, str] | None = None,
+    flavor: str = "m1.small",
+    image: Mapping[str, str] | None = None,
+    image_id: str | None = None,
+    hints: Mapping[str, Any] | None = None,
+    group: InstanceGroup | None = None,
+    instance_uuid: str = INSTANCE,
+    placement: bool = False,
+    **fields: Any,
+) -> Request:
+    """Make a request for one instance with 1 vCPU and 512 MB, by default nothing more.
+
+    :param image: properties. :param fields: any other field of `RequestSpec`.
+    """
+    spec = RequestSpec(
+        flavor=Flavor(vcpus=1, memory_mb=512, name=flavor, extra_specs=extra_specs or {}),
+        image=ImageRequest(id=image_id, properties=image or {}),
+        scheduler_hints=hints,
+        instance_group=group,
+        **fields,
+    )
+    return Request(
+        spec=spec, instance_uuid=instance_uuid, alive_since=SEEN, now=NOON, placement=placement
+    )
+
+
+def why_not(kind: type[Filter], host: HostState, request: Request, **options: Any) -> str:
+    """Return why a filter refuses a host; "": the host passes."""
+    check = kind(FilterOptions(**options)).prepare(request)
+    rejection = check(host) if check is not None else None
+    return "" if rejection is None else rejection.message
+
+
+def passes(kind: type[Filter], host: HostState, request: Request, **options: Any) -> bool:
+    """Whether a host passes a filter."""
+    return not why_not(kind, host, request, **options)
 
 
 class HostsInMemory:
@@ -110,3 +159,73 @@ def spec(vcpus: int = 1, memory_mb: int = 1024, root_gb: int = 1, **fields: obje
     extra_specs = fields.pop("extra_specs", {})
     flavor = Flavor(vcpus=vcpus, memory_mb=memory_mb, root_gb=root_gb, extra_specs=extra_specs)
     return RequestSpec(flavor=flavor, **fields)
+
+
+#: A uuid of an instance, by its number.
+UUID = "00000000-0000-4000-8000-{:012}".format
+
+
+class ByIoOps(Weigher):
+    """A third party's weigher without a multiplier, which cannot weigh every host."""
+
+    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
+        return [60 / host.num_io_ops for host in hosts]
+
+
+def request_for(**fields: object) -> Request:
+    """Make a request of a plain instance. :param fields: any field of `RequestSpec`."""
+    spec = {"flavor": Flavor(vcpus=1, memory_mb=512), **fields}
+    return Request(
+        spec=RequestSpec(**spec),
+        instance_uuid=UUID(0),
+        alive_since=0.0,
+        now=datetime(2026, 6, 1, tzinfo=UTC),
+    )
+
+
+def group(policy: str, *members: str) -> InstanceGroup:
+    """Make a server group of these instances."""
+    return InstanceGroup(policy=policy, members=members)
+
+
+def weigh(
+    weighers: type[Weigher] | Sequence[type[Weigher]],
+    hosts: Sequence[HostState],
+    options: FilterOptions | None = None,
+    **fields: object,
+) -> WeighedHosts:
+    """Weigh hosts for a request. :param fields: of `request_for`."""
+    classes = [weighers] if isinstance(weighers, type) else weighers
+    made = [each(options or FilterOptions()) for each in classes]
+    return WeighedHosts(made, hosts, request_for(**fields))
+
+
+def weights(
+    weighers: type[Weigher] | Sequence[type[Weigher]],
+    hosts: Sequence[HostState],
+    options: FilterOptions | None = None,
+    **fields: object,
+) -> dict[str, float]:
+    """Return the weights, by host, best first."""
+    chosen = options or FilterOptions()
+    weighed = weigh(weighers, hosts, options, **fields)
+    ordered = HostWeighers((), chosen, Random(0)).in_order(weighed)
+    return {each.host.host: each.weight for each in ordered}
+
+
+def raw(
+    weigher: type[Weigher],
+    hosts: Sequence[HostState],
+    options: FilterOptions | None = None,
+    **fields: object,
+) -> Sequence[float] | None:
+    """Return what a weigher gives the hosts, before it is normalised."""
+    return weigher(options or FilterOptions()).weights(hosts, request_for(**fields))
+
+
+def in_order(
+    hosts: Sequence[HostState], options: FilterOptions, random: Random | None = None
+) -> list[str]:
+    """Return the names of the hosts in the order in which to try them, by all weighers."""
+    weighers = HostWeighers.load(options, random or Random(0))
+    return [each.host.host for each in weighers.get_weighed_hosts(hosts, request_for())]

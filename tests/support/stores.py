@@ -1,12 +1,16 @@
 """Stores for tests, and what a test asserts of them."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from immutables import Map
 from msgspec.structs import replace
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert, select, text
 
 from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
@@ -85,3 +89,72 @@ def assert_loads(store: Store, state: NodeState) -> None:
 def without_claims(state: NodeState) -> NodeState:
     """The same revision as a process would see it that has lost every claim."""
     return replace(state, claims=Map(), owners=Map(), units=Map(), counters=Map(), usage=NOTHING)
+
+
+class Copies(Protocol):
+    """A database of which copies are made."""
+
+    def store(self) -> Store: ...
+
+    def take(self) -> Any:
+        """Copy everything."""
+        ...
+
+    def put(self, copy: Any) -> None:
+        """Replace everything with a copy, as when a backup is restored."""
+        ...
+
+
+class MemoryCopies:
+    def __init__(self, disk: Disk | None = None) -> None:
+        self._disk = disk or Disk()
+
+    def store(self) -> Store:
+        return MemoryStore(self._disk)
+
+    def take(self) -> Any:
+        return {uuid: (row, _parts(vars(row))) for uuid, row in self._disk.nodes.items()}
+
+    def put(self, copy: Any) -> None:
+        with self._disk.lock:
+            self._disk.nodes.clear()
+            for uuid, (row, parts) in copy.items():
+                vars(row).update(_parts(parts))
+                self._disk.nodes[uuid] = row
+
+
+class SqlCopies:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def store(self) -> Store:
+        return SqlStore(self._engine)
+
+    def take(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        with self._engine.connect() as connection:
+            if self._engine.dialect.name != "sqlite":  # else each statement has its own view
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            return {
+                table.name: [
+                    dict(row) for row in connection.execute(select(table)).mappings().all()
+                ]
+                for table in metadata.sorted_tables
+            }
+
+    def put(self, copy: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        with self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":  # what agents write meanwhile waits
+                names = ", ".join(table.name for table in metadata.sorted_tables)
+                connection.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
+            for table in metadata.sorted_tables:
+                if copy[table.name]:
+                    connection.execute(insert(table), copy[table.name])
+
+
+def _parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of what a store in memory changes in place; its values are frozen."""
+    return {
+        name: part.copy() if isinstance(part, dict | list) else part for name, part in parts.items()
+    }

@@ -1,4 +1,4 @@
-"""Trackers on stores in memory, and the calls that tests make most."""
+"""Trackers on stores, and the calls that tests make most."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import Engine
+
+from rtagent.db.store import SqlStore
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import HOST, NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
-from rtagent.ports import Clock, Store
+from rtagent.ports import Clock, NullReporter, Store
 from rtagent.reconcile.steps import Step
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request
+from tests.support.host_states import fleet_node, node_named
+from tests.support.hosts import NODE, PINNED, TOPOLOGY, ManualClock, call, host, request
 
 
 class GatedStore:
@@ -101,3 +105,41 @@ def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
             return
         pause.wait(0.005)
     raise AssertionError(f"{tracker.waiting} decisions are queued, not {number}")
+
+
+class Reports(NullReporter):
+    """:ivar parts: status and output by part. :ivar logged: level and sentence, in order."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, tuple[str, str]] = {}
+        self.logged: list[tuple[str, str]] = []
+
+    def health(self, part: str, status: str, output: str = "") -> None:
+        self.parts[part] = status, output
+
+    def log(self, level: str, sentence: str) -> None:
+        self.logged.append((level, sentence))
+
+
+def started(engine: Engine, name: str = "cn1", number: int = 4) -> ResourceTracker:
+    """Return the tracker of a node with guests, with its policy and its devices in the database."""
+    store, wanted, node = SqlStore(engine), fleet_node(), node_named(name)
+
+    def enroll(_: object) -> NodeRecord:
+        writer = Writer(machine_id=name, boot_id="b", state_path="/s")
+        return NodeRecord(node=node, epoch=1, revision=0, writer=writer)
+
+    state = restore(store.enroll(node.uuid, node.hypervisor_hostname, enroll), wanted.policy)
+    tracker = ResourceTracker(store, ManualClock(), state)
+    with tracker.observing() as base:
+        tracker.apply(
+            [
+                Step(key=HOST, topology=wanted.topology),
+                *(Step(key=f"device:{a}", device=d) for a, d in wanted.devices.items()),
+            ],
+            base,
+        )
+    for index in range(number):
+        specs = PINNED if index % 2 else {"hw:mem_page_size": "2MB"}
+        claim(tracker, request(2, 64, 1, extra_specs=specs, instance={"vm_state": "active"}))
+    return tracker

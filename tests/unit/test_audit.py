@@ -20,8 +20,7 @@ from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, gpu, nic, vf
-from tests.support.reporting import Reports
-from tests.support.trackers import claim, enroll
+from tests.support.trackers import Reports, claim, enroll
 
 
 @pytest.fixture

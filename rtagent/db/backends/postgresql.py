@@ -40,9 +40,7 @@ SELECT name, value FROM (VALUES
 ) AS settings (name, value) WHERE value NOT IN ('on', 'remote_apply')
 UNION ALL
 SELECT relname, 'unlogged' FROM pg_class WHERE relpersistence <> 'p' AND oid IN ({tables})
-""".format(  # nosec B608  # the names of our own tables
-    tables=", ".join(f"to_regclass('{table}')" for table in metadata.tables)
-)
+""".format(tables=", ".join(f"to_regclass('{table}')" for table in metadata.tables))
 
 
 class _BoundedConnection(psycopg.Connection[Any]):

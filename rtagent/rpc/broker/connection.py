@@ -52,7 +52,7 @@ class Broker:
         :param name: of the connection, for operators. :param heartbeat: seconds; 0: none.
         :raises AMQPError: OSError: of the last one.
         """
-        *others, last = random.sample(self._hosts, len(self._hosts))  # nosec B311  # an order
+        *others, last = random.sample(self._hosts, len(self._hosts))
         for host in others:
             try:
                 return self._connect_to(host, name, heartbeat)

@@ -91,7 +91,7 @@ def _error(path: str, value: str, rule: str) -> dict[str, str]:
 
 def _user(access: Access) -> dict[str, Any]:
     # RabbitMQ accepts no password if there is no hash.
-    return {"name": access.user, "password_hash": "", "tags": [], "limits": {}}  # nosec B105
+    return {"name": access.user, "password_hash": "", "tags": [], "limits": {}}
 
 
 def _permissions(access: Access, vhost: str) -> dict[str, str]:

@@ -137,7 +137,7 @@ def _parsed(text: str) -> tuple[PublicKey, ...]:
     :raises ValueError: yaml.YAMLError:
     """
     _check_nesting(text)
-    return tuple(_keys(yaml.load(text, Loader=_Loader)))  # nosec B506  # it makes text only
+    return tuple(_keys(yaml.load(text, Loader=_Loader)))  # noqa: S506  it makes text only
 
 
 def _check_nesting(text: str) -> None:

@@ -18,7 +18,7 @@ from rtagent.rpc.client import AgentAPI
 from tests.chaos.nemesis.database import FAMILY
 from tests.chaos.nemesis.fault import RESTORED, Fault, NotYet, one_agent
 from tests.chaos.world.world import DATABASES, World
-from tests.support.store_copies import SqlCopies
+from tests.support.stores import SqlCopies
 
 CONTEXT = RequestContext(user_id="operator", roles=["admin"], overwrite=False)
 

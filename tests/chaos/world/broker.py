@@ -10,7 +10,7 @@ import amqp
 
 from tests.servers.rabbitmq import LIMITS, RabbitMQ
 from tests.servers.server import accepts
-from tests.support.certificates import Authority
+from tests.support.trust import Authority
 
 _CONFIG = """\
 listeners.tcp = none

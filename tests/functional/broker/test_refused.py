@@ -16,7 +16,7 @@ from tests.functional.broker.conftest import HOSTS
 from tests.functional.rpc.raw_messages import EXCHANGE, JSON, envelope, request
 from tests.servers.daemon import Daemon, wait_until
 from tests.servers.guarded_rabbitmq import GuardedRabbitMQ
-from tests.support.certificates import Authority
+from tests.support.trust import Authority
 
 ATTACKER, VICTIM = f"agent-{HOSTS[1]}", f"rtagent.{HOSTS[0]}"
 OWN = f"rtagent.{HOSTS[1]}"

@@ -13,8 +13,8 @@ from tests.functional.cli.shell import Run, run
 from tests.functional.cli.test_agent import serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
-from tests.support.adopted_domains import domain_document
-from tests.support.node_device_xml import gpu, mdev, pci_name
+from tests.support.claims import domain_document
+from tests.support.node_devices import gpu, mdev, pci_name
 
 #: A GPU with as many mediated devices as its type may have, and one with more.
 FULL, ABOVE = "0000:09:00.0", "0000:0a:00.0"

@@ -13,7 +13,7 @@ from tests.functional.cli.shell import Run, run
 from tests.functional.cli.test_agent import serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
-from tests.support.adopted_domains import domain_document, hostdev, metadata, pinned_parts
+from tests.support.claims import domain_document, hostdev, metadata, pinned_parts
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
 #: 256 CPUs: of each core the threads N and N + 128; cores 0 to 63 are on cell 0.

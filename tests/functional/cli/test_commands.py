@@ -20,7 +20,7 @@ from rtagent.db import migrate
 from rtagent.placement.loading import NOT_CONFIGURED
 from tests.functional.cli.shell import run
 from tests.support.api_states import sources
-from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.owned_hosts import WEB_CLAIM, devices_in_every_state
 from tests.support.pci_hosts import GPU_0
 
 POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GROUP)}

@@ -16,7 +16,7 @@ from tests.functional.cli.shell import Run, run
 from tests.functional.cli.test_agent import serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.node_device_xml import pci_name
+from tests.support.node_devices import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.support.provider_files import CLASS, entry, write
 from tests.support.workload.deployment import open_transport

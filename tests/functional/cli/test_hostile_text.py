@@ -44,15 +44,13 @@ from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.scheduler.explanation import ExplainedHost, Objection
 from tests.functional.cli.shell import Outcome, run
-from tests.support.api_states import moved, populated, sources, uuid
-from tests.support.device_owners import devices_in_every_state
+from tests.support.api_states import PageFleet, moved, populated, simulated, sources, uuid
 from tests.support.hosts import NOON, call, request, uid
-from tests.support.numa_map import pinned_host
-from tests.support.page_fleets import PageFleet, simulated
+from tests.support.odd_documents import HOSTILE, SpoiledEndpoint, SpoiledSources
+from tests.support.owned_hosts import devices_in_every_state, pinned_host
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent
 from tests.support.scheduler_rpc import SchedulerRpc
-from tests.support.spoiled import HOSTILE, SpoiledEndpoint, SpoiledSources
 
 POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GROUP)}
 

@@ -15,8 +15,14 @@ from rtagent.api.server import ReadAPI
 from rtagent.model.node_state import NodeState
 from tests.functional.cli.shell import Run, run
 from tests.support.api_states import NODE, empty, moved, sources, uuid
-from tests.support.device_owners import FOREIGN_DOMAIN, VGPU, WEB, devices_in_every_state
-from tests.support.numa_map import CLAIMS, pinned_host
+from tests.support.owned_hosts import (
+    CLAIMS,
+    FOREIGN_DOMAIN,
+    VGPU,
+    WEB,
+    devices_in_every_state,
+    pinned_host,
+)
 from tests.support.pci_hosts import GPU_0, vf
 
 

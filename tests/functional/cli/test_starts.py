@@ -10,7 +10,7 @@ from rtagent.api.server import ReadAPI
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon
 from tests.support.api_states import sources
-from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.owned_hosts import WEB_CLAIM, devices_in_every_state
 
 #: Packages that no command without a connection to a broker, a database or Placement uses.
 SERVERS = {

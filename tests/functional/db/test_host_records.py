@@ -17,9 +17,8 @@ from rtagent.scheduler.report import description_of, instances_of
 from rtagent.tracker import ResourceTracker
 from tests.support.host_states import node_named
 from tests.support.hosts import NOON, PINNED, ManualClock, request, uid
-from tests.support.recorded_nodes import started
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver
-from tests.support.trackers import claim
+from tests.support.trackers import claim, started
 
 
 def agent_of(tracker: ResourceTracker) -> ReportingAgent:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from rtagent.db.node_hosts import NodeHosts
 from rtagent.model.node import NodeHost
 from tests.support.hosts import NOON, uid
-from tests.support.recorded_nodes import started
+from tests.support.trackers import started
 
 
 def test_a_node_is_of_the_host_that_registered_or_reported_it(engine: Engine):

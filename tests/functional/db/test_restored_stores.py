@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from tests.support.restored_checks import check_every_copy
-from tests.support.store_copies import SqlCopies
+from tests.support.restored_nodes import check_every_copy
+from tests.support.stores import SqlCopies
 
 TOUR = (("claim", 0), ("claim", 0), ("activate", 0), ("release", 0))
 

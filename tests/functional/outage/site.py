@@ -8,8 +8,7 @@ from rtagent.errors import RtAgentError
 from tests.servers import Server
 from tests.servers.daemon import wait_until
 from tests.support.workload.caller import Stream
-from tests.support.workload.checker import Checker, held, shown
-from tests.support.workload.database import Record, open_plain, read
+from tests.support.workload.checker import Checker, Record, held, open_plain, read, shown
 from tests.support.workload.deployment import DaemonHome
 
 LOG = logging.getLogger(__name__)

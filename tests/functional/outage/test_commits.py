@@ -11,7 +11,7 @@ from tests.functional.outage.site import Site
 from tests.servers.daemon import wait_until
 from tests.servers.proxy import CommitLoss
 from tests.support.workload.caller import attempt
-from tests.support.workload.operation import OperationFactory
+from tests.support.workload.ledger import OperationFactory
 
 DATABASES = ["postgresql", "mariadb"]
 

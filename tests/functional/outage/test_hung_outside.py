@@ -10,9 +10,9 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable, PlacementError, TooManyRequests
 from rtagent.rpc.in_flight import SLOW_CALLS
+from tests.functional.outage.hung_outside import HungOutside
 from tests.servers import Libvirtd, Placement, RabbitMQ
 from tests.servers.daemon import wait_until
-from tests.support.hung_outside import HungOutside
 
 #: Seconds; longer than any call waits for an external service.
 PATIENCE = 90.0

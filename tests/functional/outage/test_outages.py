@@ -10,7 +10,7 @@ from rtagent.errors import HypervisorUnavailable
 from tests.functional.outage.site import Site, outages
 from tests.servers.daemon import wait_until
 from tests.support.workload.deployment import Domains
-from tests.support.workload.operation import OperationFactory
+from tests.support.workload.ledger import OperationFactory
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from tests.functional.page.browsing import Browser
+from tests.functional.page.page_hosts import PageHost, populate
 from tests.servers.chromium import Chromium, look
-from tests.support.browsing import Browser
-from tests.support.page_hosts import PageHost, populate
 
 
 @pytest.fixture(scope="session")

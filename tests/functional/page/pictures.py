@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from demo.environment import MACHINE
+from tests.functional.page.browsing import Browser
+from tests.functional.page.page_hosts import PageHost
 from tests.servers.chromium import Chromium, look, picture
-from tests.support.browsing import Browser
-from tests.support.page_hosts import PageHost
 
 FOLDER = Path(__file__).parents[3] / "doc" / "source" / "_static"
 WIDTH, HEIGHT = 1280, 900

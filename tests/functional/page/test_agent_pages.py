@@ -10,8 +10,8 @@ from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.health import Status
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import domain_xml, edit
+from tests.functional.page.page_hosts import PageHost, populate
 from tests.servers.chromium import look
-from tests.support.page_hosts import PageHost, populate
 
 PAGES = ("page/claims", "page/fit", "page/timeline", "page/history", "page/claims/{}")
 ROWS = "#claim-rows tr"

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.servers.chromium import look
+from tests.support.api_states import PageFleet, simulated
 from tests.support.host_states import host_state
 from tests.support.hosts import uid
-from tests.support.page_fleets import PageFleet, simulated
 from tests.support.scheduling import spec
 
 TILES = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.page_hosts import PageHost
+from tests.functional.page.page_hosts import PageHost
 
 MARKUP = "<script>document.title='x'</script><img src=x onerror=alert(1)>\"'&"
 CONTROLS = "a\u0007b\u001b[31mc\u007f"

@@ -3,7 +3,7 @@
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.support.page_hosts import SMALL, PageHost
+from tests.functional.page.page_hosts import SMALL, PageHost
 
 
 @pytest.fixture(scope="module")

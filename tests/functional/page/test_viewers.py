@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
-from tests.support.page_hosts import LARGE, PageHost, crowd
+from tests.functional.page.page_hosts import LARGE, PageHost, crowd
 
 VIEWERS = 100
 PROBES = 50

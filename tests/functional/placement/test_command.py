@@ -13,7 +13,7 @@ from tests.functional.placement.conftest import MirroredNode
 from tests.servers import Placement
 from tests.servers.daemon import Daemon
 from tests.support.hosts import uid
-from tests.support.node_device_xml import pci
+from tests.support.node_devices import pci
 
 
 def options(server: Placement) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Devices that leave the configuration while a guest has them."""
 
 from rtagent.model.placement_policy import ManageAllocations
-from tests.support.published_host import SPECS, PublishedHost, policy, requested
+from tests.functional.placement.published_host import SPECS, PublishedHost, policy, requested
 
 
 def test_allocation_of_a_device_that_goes_with_its_claim_is_removed(server):

@@ -8,8 +8,7 @@ from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, provider_suffix
 from rtagent.model.provider_names import provider_uuid
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.functional.placement.takeovers import Agent, NovaCompute
-from tests.support.device_states import after, running
-from tests.support.encrypted_guests import encrypted, orphan, sev_host
+from tests.support.device_states import after, encrypted, orphan, running, sev_host
 from tests.support.hosts import NOON, call, uid, with_claims
 
 CLASS = "MEM_ENCRYPTION_CONTEXT"

@@ -21,12 +21,12 @@ from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.schedule import LAST_RETRY
 from tests.functional.placement.conftest import MirroredNode
+from tests.functional.placement.published_host import offered
 from tests.servers import Placement
 from tests.servers.http_relay import Fault, HttpRelay
 from tests.support.device_states import policy as pci_policy
 from tests.support.hosts import ManualClock, host, stored, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, gpu, record
-from tests.support.published_host import offered
 
 #: The client's time-out in seconds: longer than any answer, except to a hanging request.
 TIMEOUT = 2.0

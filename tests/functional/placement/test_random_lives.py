@@ -30,10 +30,7 @@ from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.request import AttachRequest, BuildRequest
-from tests.servers import Placement
-from tests.support.agents import facts
-from tests.support.hosts import uid
-from tests.support.published_host import (
+from tests.functional.placement.published_host import (
     DEVICES,
     LICENCE,
     ONE_TIME,
@@ -43,6 +40,9 @@ from tests.support.published_host import (
     requested,
     scheduled,
 )
+from tests.servers import Placement
+from tests.support.agents import facts
+from tests.support.hosts import uid
 
 ADDRESSES = sorted(DEVICES)
 #: Even numbers of vCPUs: what a guest uses without a claim is reserved, and in Placement that is a

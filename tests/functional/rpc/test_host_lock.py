@@ -15,8 +15,8 @@ from tests.functional.rpc.hostile import PROPERTIES
 from tests.functional.rpc.raw_messages import RawSender
 from tests.functional.rpc.test_broker import eventually
 from tests.servers import RabbitMQ
-from tests.support.contender import Contender
 from tests.support.hosts import uid
+from tests.support.rpc import Contender
 
 
 class ObservedBroker(Broker):

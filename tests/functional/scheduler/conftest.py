@@ -3,7 +3,7 @@
 import pytest
 
 from tests.servers.daemon import SchedulerServer, wait_until
-from tests.support.reporting_hosts import SchedulerBus
+from tests.support.scheduler_rpc import SchedulerBus
 
 HOSTS = ("cn1", "cn2", "cn3")
 

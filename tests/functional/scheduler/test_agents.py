@@ -8,8 +8,7 @@ from oslo_context.context import RequestContext
 from rtagent.rpc.client import AgentAPI
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.support.hosts import uid
-from tests.support.reporting_hosts import SchedulerBus
-from tests.support.scheduler_rpc import spec
+from tests.support.scheduler_rpc import SchedulerBus, spec
 
 HOSTS = ("cn1", "cn2", "cn3")
 

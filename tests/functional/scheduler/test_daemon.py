@@ -15,9 +15,9 @@ from rtagent.rpc.envelope import MAX_REPORT
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.errors import HostNotFound, NoValidHost
 from tests.functional.scheduler.conftest import HOSTS
+from tests.functional.service.monitoring_files import metrics_named
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.hosts import uid
-from tests.support.monitoring_files import metrics_named
 from tests.support.scheduler_rpc import spec
 
 

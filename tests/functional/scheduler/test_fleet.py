@@ -14,7 +14,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.units import MB_IN_GB
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.options import SchedulerOptions
-from tests.support.fleets import Fleet, FleetNode, FleetScheduler, request
+from tests.functional.scheduler.fleets import Fleet, FleetNode, FleetScheduler, request
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
 

@@ -11,8 +11,7 @@ from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.errors import NoValidHost
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.support.hosts import uid
-from tests.support.reporting_hosts import SchedulerBus
-from tests.support.scheduler_rpc import spec
+from tests.support.scheduler_rpc import SchedulerBus, spec
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from rtagent.db.registry import SqlServiceRegistry
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.hosts import NOON, uid
-from tests.support.recorded_nodes import started
-from tests.support.reporting_hosts import SchedulerBus
-from tests.support.scheduler_rpc import spec
+from tests.support.scheduler_rpc import SchedulerBus, spec
+from tests.support.trackers import started
 
 
 def test_scheduler_selects_hosts_that_it_knows_from_the_database(tmp_path, rabbitmq, postgresql):

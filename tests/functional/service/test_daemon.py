@@ -17,7 +17,7 @@ from rtagent.service.audits import GAP
 from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.node_device_xml import pci
+from tests.support.node_devices import pci
 from tests.support.pci_hosts import GPU_IDS
 
 EX_CONFIG = 78

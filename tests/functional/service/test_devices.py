@@ -13,7 +13,7 @@ from rtagent.errors import ComputeResourcesUnavailable, PciDevicesNotClaimed
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.node_device_xml import pci_name
+from tests.support.node_devices import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.support.workload.deployment import open_transport
 

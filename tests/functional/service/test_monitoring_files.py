@@ -5,7 +5,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.support.monitoring_files import (
+from tests.functional.service.monitoring_files import (
     ALERT_TESTS,
     ALERTS,
     ROOT,

@@ -16,8 +16,8 @@ from oslo_context.context import RequestContext
 from rtagent import __version__
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
+from tests.functional.service.monitoring_files import metrics_named
 from tests.servers.daemon import ROOT, Daemon, wait_until
-from tests.support.monitoring_files import metrics_named
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
 #: Each is the password of one option.

@@ -12,8 +12,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.guests import granted
-from tests.support.pmem import with_namespaces
+from tests.support.guests import granted, with_namespaces
 from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)

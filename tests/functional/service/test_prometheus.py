@@ -15,15 +15,14 @@ from rtagent.scheduler.errors import NoValidHost
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
 from tests.functional.rpc.raw_messages import RawSender
+from tests.functional.service.monitoring_files import ALERTS, alerts, dashboard_queries, metrics_in
 from tests.servers import Placement
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.servers.prometheus import Prometheus
 from tests.servers.server import free_port
-from tests.support.certificates import Authority
 from tests.support.hosts import uid
-from tests.support.monitoring_files import ALERTS, alerts, dashboard_queries, metrics_in
-from tests.support.reporting_hosts import SchedulerBus
-from tests.support.scheduler_rpc import spec
+from tests.support.scheduler_rpc import SchedulerBus, spec
+from tests.support.trust import Authority
 
 CONTEXT = RequestContext(user_id="alice", roles=["conductor"], overwrite=False)
 MACHINE = Machine(pages={2048: 512}, nics=1, vfs=4)

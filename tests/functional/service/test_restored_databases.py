@@ -15,7 +15,7 @@ from rtagent.db.engine import open_engine
 from tests.functional.cli.shell import Outcome, run
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.store_copies import SqlCopies
+from tests.support.stores import SqlCopies
 
 #: Seconds for what a copy waits for: the locks of the agent's transactions, on a busy machine.
 PATIENCE = 60

@@ -16,12 +16,11 @@ from rtagent.db.engine import open_engine
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
+from tests.functional.upgrade.previous_release import PreviousRelease
 from tests.servers import PostgreSQL, RabbitMQ
 from tests.servers.daemon import Daemon, SchedulerServer
 from tests.support.hosts import uid
-from tests.support.previous_release import PreviousRelease
-from tests.support.reporting_hosts import SchedulerBus
-from tests.support.scheduler_rpc import spec
+from tests.support.scheduler_rpc import SchedulerBus, spec
 
 CONTEXT = RequestContext(user_id="conductor", overwrite=False)
 SMALL = {"flavorid": "1", "name": "small", "vcpus": 1, "memory_mb": 256, "root_gb": 1}

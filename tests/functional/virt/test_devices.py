@@ -19,7 +19,7 @@ from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.virt.watching import Watcher
 from tests.servers.udev import announce
 from tests.support.hosts import uid
-from tests.support.node_device_xml import gpu, mdev, net, pci, pci_name
+from tests.support.node_devices import gpu, mdev, net, pci, pci_name
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, gpus=2, nics=1, vfs=2, nvmes=1)
 GPU_0, GPU_1 = "0000:08:00.0", "0000:88:00.0"

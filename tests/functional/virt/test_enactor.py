@@ -18,8 +18,7 @@ from rtagent.virt.enactor.document import NAMESPACE
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.servers.daemon import wait_until
 from tests.servers.libvirtd import Libvirtd
-from tests.support.guest_domains import guest_domain
-from tests.support.guests import plain_domain
+from tests.support.guests import guest_domain, plain_domain
 from tests.support.hosts import uid
 
 HOST = "here"

@@ -15,10 +15,16 @@ from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.comparison import compare
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply
-from tests.support.guest_devices import FAR, GPU, seats
-from tests.support.guests import combinations, granted, plain_domain
+from tests.support.guests import (
+    FAR,
+    GPU,
+    combinations,
+    granted,
+    plain_domain,
+    seats,
+    with_namespaces,
+)
 from tests.support.numa_hosts import host, topology
-from tests.support.pmem import with_namespaces
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from rtagent.model.guest_domain import GuestDomain
 from rtagent.virt.enactor import LibvirtEnactor
 from rtagent.virt.errors import EnactmentFailed
 from tests.servers.libvirtd import Libvirtd, MigratingLibvirtd
-from tests.support.guest_domains import guest_domain
+from tests.support.guests import guest_domain
 
 #: An address of the loopback interface. Libvirt refuses 127.0.0.1 as a destination.
 ADDRESS = "127.0.0.2"

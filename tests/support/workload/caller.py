@@ -9,8 +9,7 @@ from typing import Any, Protocol, Self
 
 from rtagent.errors import ClaimConflict, ComputeResourcesUnavailable, Unavailable
 from rtagent.rpc.calls import UNANSWERED
-from tests.support.workload.ledger import Ledger, granted
-from tests.support.workload.operation import Operation, OperationFactory
+from tests.support.workload.ledger import Ledger, Operation, OperationFactory, granted
 
 #: Seconds between two attempts; seconds until a caller gives up, by default.
 PAUSE = 0.1

@@ -13,8 +13,19 @@ from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, poo
 from rtagent.model.move import MoveRequest
 from rtagent.model.request import Allocation
 from rtagent.reconcile.drift import absent, drifts
-from tests.support.device_states import after, audited, released, running, seen
-from tests.support.encrypted_guests import SEV, SEV_ES, encrypted, orphan, provider_of, sev_host
+from tests.support.device_states import (
+    SEV,
+    SEV_ES,
+    after,
+    audited,
+    encrypted,
+    orphan,
+    provider_of,
+    released,
+    running,
+    seen,
+    sev_host,
+)
 from tests.support.hosts import NODE, NOON, call, host, request, with_claims
 
 

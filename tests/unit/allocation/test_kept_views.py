@@ -10,9 +10,9 @@ from rtagent.model.change import Change
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.numa.host_cells import host_cells
 from rtagent.pci.allocations import device_allocations
+from tests.support.audits import check_views, views
 from tests.support.device_states import addresses, device_host
 from tests.support.hosts import NOON, PINNED, call, request, uid
-from tests.support.kept_views import check_views, views
 from tests.support.pci_hosts import GPU_0, vf
 
 

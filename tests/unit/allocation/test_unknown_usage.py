@@ -14,8 +14,7 @@ from rtagent.model.flavor import Image
 from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import description_of, digest_of, instances_of, report_of
 from rtagent.scheduler.report_documents import report_document, report_from
-from tests.support.device_states import PMEM, VGPU_TYPE, attaching, built, device_host, policy
-from tests.support.encrypted_guests import SEV
+from tests.support.device_states import PMEM, SEV, VGPU_TYPE, attaching, built, device_host, policy
 from tests.support.hosts import NOON, PINNED, TOPOLOGY, call, request, uid
 from tests.support.pci_hosts import GPU_0, gpu, record
 from tests.support.random_nodes import GPUS

@@ -7,9 +7,9 @@ from prometheus_client.registry import Collector
 from rtagent.api.cell_metrics import cells
 from rtagent.model.change import Change
 from rtagent.model.policy import NumaPolicy
+from tests.support.claims import pinned_claim
 from tests.support.hosts import NOON, host
 from tests.support.numa_hosts import ONE_CELL, PAGES
-from tests.support.pinned_claims import pinned_claim
 
 SETS = NumaPolicy(
     cpu_shared_set=frozenset(range(8, 16)),

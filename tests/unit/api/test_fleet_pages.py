@@ -1,7 +1,6 @@
 """The pages of a scheduler, without a browser."""
 
 import re
-import time
 from http import HTTPStatus
 
 import pytest
@@ -11,9 +10,9 @@ from rtagent.errors import TooManyRequests
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
+from tests.support.api_states import DOWN_TIME, PageFleet, simulated
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import uid
-from tests.support.page_fleets import DOWN_TIME, PageFleet, simulated
 from tests.support.scheduling import spec
 
 
@@ -68,12 +67,8 @@ def test_an_unknown_host_is_not_found():
     assert reply.status == HTTPStatus.NOT_FOUND
 
 
-def test_a_thousand_hosts_are_shown_soon():
-    made = PageFleet.of(1000)
-    made.sources.answer("/")  # the templates are compiled at the first use
-    began = time.process_time()
-    reply = made.sources.answer("/?group=zone")
-    assert time.process_time() - began < 1
+def test_the_page_of_a_thousand_hosts_is_small():
+    reply = PageFleet.of(1000).sources.answer("/?group=zone")
     assert reply.body.count(b'class="tile heat-') >= 1000
     assert len(reply.body) < 600_000
 

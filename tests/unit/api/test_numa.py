@@ -9,7 +9,7 @@ from rtagent.errors import NodeNotFound
 from rtagent.model.policy import NumaPolicy, Policy
 from tests.support.hosts import NODE, TOPOLOGY, host
 from tests.support.numa_hosts import LARGE, SMALL
-from tests.support.numa_map import CLAIMS, FOREIGN_DOMAIN, IDLE, WEB, pinned_host
+from tests.support.owned_hosts import CLAIMS, FOREIGN_DOMAIN, IDLE, WEB, pinned_host
 
 
 def cpus(state):

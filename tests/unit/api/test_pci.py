@@ -16,7 +16,8 @@ from rtagent.pci.device_states import (
     UNCLAIMABLE,
 )
 from rtagent.pci.mdev import mdev_uuid
-from tests.support.device_owners import (
+from tests.support.hosts import NODE
+from tests.support.owned_hosts import (
     DB,
     DB_CLAIM,
     FOREIGN_DOMAIN,
@@ -29,7 +30,6 @@ from tests.support.device_owners import (
     WEB_CLAIM,
     devices_in_every_state,
 )
-from tests.support.hosts import NODE
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, vf
 
 

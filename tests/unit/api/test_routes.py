@@ -15,7 +15,7 @@ from rtagent.model.device import Tags
 from rtagent.model.health import Check, Status
 from rtagent.model.pci_devices import PciDevices
 from tests.support.api_states import NODE, NOW, empty, moved, populated, sources, uuid
-from tests.support.device_owners import devices_in_every_state
+from tests.support.owned_hosts import devices_in_every_state
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.chaos_histories import ACTIVE, HOST, LEASE, MOVED, NODE, Story, claim, good
+from tests.unit.chaos.chaos_histories import ACTIVE, HOST, LEASE, MOVED, NODE, Story, claim, good
 
 
 def claims(story: Story) -> list:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.run import Run
-from tests.support.chaos_histories import Story, claim
+from tests.unit.chaos.chaos_histories import Story, claim
 
 ONE, TWO = "host-1", "host-2"
 GPU, VF, MDEV = "0000:08:00.0", "0000:20:02.0", "mdev-1"

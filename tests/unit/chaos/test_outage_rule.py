@@ -9,7 +9,7 @@ from tests.chaos.checker.rules.domains import DELAY
 from tests.chaos.checker.run import Run
 from tests.chaos.history import Entry
 from tests.chaos.nemesis.fault import POWERLESS
-from tests.support.chaos_histories import ACTIVE, HOST, good
+from tests.unit.chaos.chaos_histories import ACTIVE, HOST, good
 
 OFF, ON, OTHER = 100.0, 160.0, "host-2"
 #: When a caller started the domain: before, during, and after the outage.

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.rules import servers
 from tests.chaos.checker.run import Run
-from tests.support.chaos_histories import Story
+from tests.unit.chaos.chaos_histories import Story
 
 ONE, TWO = "host-1", "host-2"
 SPEC = {"flavor": {"vcpus": 1, "memory_mb": 256, "root_gb": 1}}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rtagent.api import numa
 from rtagent.cmd.numa import draw
 from tests.support.hosts import TOPOLOGY, host
-from tests.support.numa_map import FOREIGN_DOMAIN, IDLE, WEB, pinned_host
+from tests.support.owned_hosts import FOREIGN_DOMAIN, IDLE, WEB, pinned_host
 
 
 def drawn(state, terminal=False, width=100) -> str:

@@ -12,7 +12,7 @@ from rtagent.errors import (
     RtAgentError,
 )
 from tests.support.api_states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
-from tests.support.device_owners import devices_in_every_state
+from tests.support.owned_hosts import devices_in_every_state
 from tests.support.pci_hosts import GPU_0
 
 OTHER = msgspec.structs.replace(NODE, uuid=uuid(8), hypervisor_hostname="kvm-8.example")

@@ -21,7 +21,7 @@ from rtagent.cmd.output import (
 from rtagent.model import assignment
 from rtagent.model.assignment import CellAssignment, CpuTopology
 from rtagent.model.device import Tags
-from tests.support.device_owners import DB_CLAIM, VGPU, WEB_CLAIM
+from tests.support.owned_hosts import DB_CLAIM, VGPU, WEB_CLAIM
 from tests.support.pci_hosts import GPU_0, gpu, nic, pools_of, port, record, vf
 
 FIRST = CellAssignment(

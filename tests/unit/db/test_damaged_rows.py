@@ -15,8 +15,8 @@ from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.identity.enrollment import HeartbeatWatch, enroll
 from rtagent.model.node_state import NodeState
-from tests.support.damaged_stores import AGENT, fill, judge
 from tests.support.stored_values import NODE
+from tests.unit.db.damaged_stores import AGENT, fill, judge
 
 #: Tables whose rows the agent reads at its start.
 TABLES = (

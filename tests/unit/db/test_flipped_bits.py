@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from tests.support.damaged_stores import fill, judge
+from tests.unit.db.damaged_stores import fill, judge
 
 
 def test_flipped_bit_is_noticed(tmp_path: Path, long: bool):

@@ -14,7 +14,7 @@ from rtagent.scheduler.filters.compute import ComputeFilter
 from rtagent.scheduler.host_state import FIELDS
 from rtagent.scheduler.options import DEFAULT_FILTERS, FilterOptions
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import scheduler_request
+from tests.support.scheduling import scheduler_request
 
 PAGE = Path("doc/source/admin/scheduler-filters.rst").read_text()
 TABLE = PAGE.partition("The filters\n===")[2].partition(".. _extra-spec-operators")[0]

@@ -11,7 +11,7 @@ from rtagent.model.position import Position
 from rtagent.model.store_restore import ClaimDifference, StoreRestore
 from rtagent.ports import Mark
 from tests.support.hosts import NOON, host, stored, uid
-from tests.support.reporting import Reports
+from tests.support.trackers import Reports
 
 AT = Position(epoch=3, revision=12)
 RESTORED = StoreRestore(

@@ -8,6 +8,7 @@ from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING,
 from rtagent.model.device import SRIOV_PF, SRIOV_VF
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
 from rtagent.model.usage import Usage
+from tests.support.claims import given, stated
 from tests.support.device_states import (
     PMEM,
     addresses,
@@ -19,7 +20,6 @@ from tests.support.device_states import (
 )
 from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_IDS, VF_IDS, vf
-from tests.support.stated_claims import given, stated
 
 OWNER = uid(77)
 

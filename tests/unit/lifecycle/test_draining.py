@@ -15,7 +15,7 @@ from rtagent.model.notifications import notifications_of
 from rtagent.model.request import AttachRequest
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, host, request
-from tests.support.migrating_guests import Guests
+from tests.support.three_hosts import Guests
 from tests.support.trackers import claim, release, stored_state, tracker_on
 
 DEADLINE = NOON + timedelta(hours=2)

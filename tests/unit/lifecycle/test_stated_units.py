@@ -12,10 +12,10 @@ from rtagent.lifecycle.stated_units import (
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.device import MdevType
+from tests.support.claims import given, stated
 from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, after, device_host, policy
 from tests.support.hosts import NOON, call
 from tests.support.pci_hosts import GPU_0, PF_0, VF_IDS, gpu, record, vf
-from tests.support.stated_claims import given, stated
 
 
 def test_recorded_devices_are_not_recorded_again():

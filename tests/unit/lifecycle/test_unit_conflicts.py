@@ -9,10 +9,10 @@ from rtagent.lifecycle.unit_conflicts import held_by_claims, held_by_others
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.claim import PCI, PCPU, RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy
+from tests.support.claims import given, stated
 from tests.support.device_states import PMEM, after, device_host, policy
 from tests.support.hosts import NOON, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1
-from tests.support.stated_claims import given, stated
 
 OTHER = uid(78)
 MDEVS = tuple(

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from rtagent.model import stats
 from rtagent.model.migration import Migration
+from tests.support.claims import pinned_claim
 from tests.support.hosts import NODE, NOON, uid
-from tests.support.pinned_claims import pinned_claim
 
 OWNER, MOVE, OTHER_MOVE = uid(), uid(), uid()
 

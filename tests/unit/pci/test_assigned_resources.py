@@ -10,8 +10,8 @@ from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.pci.assigned_resources import missing, resource_choices, resources_of
 from rtagent.pci.resource_groups import ResourceGroup
 from tests.support.audits import domain
-from tests.support.function_calls import function_calls
 from tests.support.hosts import host, uid, with_claims
+from tests.support.interpreter import function_calls
 
 A = ResourceInventory(provider="a", resource_class="VGPU", identifiers=("a0", "a1", "a2"))
 B = ResourceInventory(provider="b", resource_class="VGPU", identifiers=("b0", "b1"))

@@ -26,9 +26,17 @@ from rtagent.placement.outbox_groups import BACKLOG, BATCH
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import GUEST, LARGE, SMALL, facts
-from tests.support.allocating_agents import MANAGED, AllocatingAgent, settle
-from tests.support.allocation_outboxes import LARGE_RECORD, RECORD, OutboxSetup, manage, prepare
-from tests.support.encrypted_guests import SEV, encrypted
+from tests.support.allocating_agents import (
+    LARGE_RECORD,
+    MANAGED,
+    RECORD,
+    AllocatingAgent,
+    OutboxSetup,
+    manage,
+    prepare,
+    settle,
+)
+from tests.support.device_states import SEV, encrypted
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, request, uid
 from tests.support.trackers import claim, release
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.model.mem_encryption import AMD_SEV
 from rtagent.placement import tree
-from tests.support.encrypted_guests import encrypted, orphan, provider_of, sev_host
+from tests.support.device_states import encrypted, orphan, provider_of, sev_host
 from tests.support.hosts import NODE, NOON, TOPOLOGY, call, with_claims
 
 

@@ -14,8 +14,7 @@ from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
 from rtagent.placement.provider import InventoryRecord, Provider
 from rtagent.placement.tree import build
-from tests.support.device_states import PMEM, audited, device_host, policy, seen
-from tests.support.encrypted_guests import sev_host
+from tests.support.device_states import PMEM, audited, device_host, policy, seen, sev_host
 from tests.support.hosts import NODE, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, provider_files

@@ -21,9 +21,9 @@ from rtagent.model.topology import Topology
 from rtagent.placement import tree
 from rtagent.placement.tree import affects_tree
 from rtagent.state.compute_node import compute_node
+from tests.support.claims import pinned_claim
 from tests.support.hosts import NODE, NOON, TOPOLOGY, call, host, request, uid, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
-from tests.support.pinned_claims import pinned_claim
 from tests.unit.placement.values import claim, domain, record, state
 
 GB = 1024

@@ -21,7 +21,7 @@ from rtagent.reconcile.drift import absent, differences, drifts, orphans
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
-from tests.support.adopted_domains import (
+from tests.support.claims import (
     domain_document,
     hostdev,
     layout,

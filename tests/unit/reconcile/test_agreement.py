@@ -17,8 +17,8 @@ from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.plan import plan
 from tests.support import device_states
 from tests.support.audits import CLAIM, active, audited, building, domain, seen, unreadable
-from tests.support.function_calls import function_calls
 from tests.support.hosts import NOON, call, host, request, uid
+from tests.support.interpreter import function_calls
 
 BOUND = replace(domain(), occupancy=Occupancy(pcpus=frozenset({3})))
 WITH_MDEV = replace(domain(), occupancy=Occupancy(mdevs=frozenset({uid(7)})))

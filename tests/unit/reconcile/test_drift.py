@@ -7,10 +7,10 @@ from rtagent.model.change import Change
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.reconcile.drift import ABSENT, Drift, absent, drifts, orphans, suspects
-from tests.support.encrypted_guests import SEV, encrypted, sev_host
+from tests.support.claims import pinned_claim
+from tests.support.device_states import SEV, encrypted, sev_host
 from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid, with_claims
 from tests.support.numa_hosts import NO_SMT
-from tests.support.pinned_claims import pinned_claim
 
 CLAIMS = (pinned_claim(4, 6, kept=(5,), owner=uid(1)), pinned_claim(2, owner=uid(2)))
 

@@ -12,7 +12,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.reconcile.adoption import adopt
 from rtagent.reconcile.drift import absent, drifts, orphans
-from tests.support.adopted_domains import (
+from tests.support.claims import (
     domain_document,
     hostdev,
     layout,

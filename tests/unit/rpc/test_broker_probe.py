@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.rpc.calls import BrokerProbe
-from tests.support.exhaustion import no_threads
+from tests.support.interpreter import no_threads
 
 
 def test_the_next_call_probes_when_a_thread_can_be_started():

@@ -10,7 +10,7 @@ import pytest
 from rtagent.embedded import SystemClock
 from rtagent.ports import NullReporter
 from rtagent.rpc.call_monitor import CallMonitor
-from tests.support.exhaustion import no_threads
+from tests.support.interpreter import no_threads
 
 
 class Caller:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rtagent.rpc.host_lock import Attempt
-from tests.support.contender import Contender
+from tests.support.rpc import Contender
 
 #: What a client sends first: with TLS a handshake record, without it the protocol's name.
 TLS, PLAIN = b"\x16", b"A"

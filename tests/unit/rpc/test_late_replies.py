@@ -7,8 +7,8 @@ import pytest
 
 from rtagent.embedded import SystemClock
 from rtagent.rpc.incoming import GIVEN_UP, LateReplies
-from tests.support.exhaustion import no_threads
-from tests.support.reporting import Reports
+from tests.support.interpreter import no_threads
+from tests.support.trackers import Reports
 
 
 class Caller:

@@ -17,7 +17,7 @@ from rtagent.rpc.method import Arguments
 from rtagent.rpc.node_endpoint import NodeEndpoint
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration
-from tests.support.store_copies import MemoryCopies
+from tests.support.stores import MemoryCopies
 
 
 def test_audit_on_request(agent: Agent):

@@ -17,7 +17,7 @@ from rtagent.rpc.trust.caller import Caller
 from rtagent.scheduler.report_documents import DeleteInstanceInfo, UpdateHostState
 from tests.support.host_states import node_named
 from tests.support.hosts import NOON, ManualClock, uid
-from tests.support.recorded_nodes import started
+from tests.support.trackers import started
 
 UNSIGNED = Caller(name="x", roles=frozenset())
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rtagent.rpc import topics
-from tests.support.rpc_schemas import FILES, published
+from tests.support.rpc_documents import FILES, published
 
 STORED = {topic: json.loads(file.read_text()) for topic, file in FILES.items()}
 

@@ -18,7 +18,7 @@ from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid
-from tests.support.scheduler_requests import INSTANCE, scheduler_request
+from tests.support.scheduling import INSTANCE, scheduler_request
 
 HOSTS = [host_state(f"cn{at}") for at in range(1, 9)]
 OPTIONS = FilterOptions()

@@ -48,7 +48,7 @@ def test_an_unknown_name_is_an_error_that_lists_what_is_installed():
     ("entry", "why"),
     [
         ("tests.unit.scheduler.nowhere:Filter", "nowhere"),
-        ("tests.support.scheduler_requests:NoFilter", "NoFilter"),
+        ("tests.support.scheduling:NoFilter", "NoFilter"),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded_is_an_error_that_says_why(

@@ -11,7 +11,7 @@ from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import uid
-from tests.support.scheduler_requests import INSTANCE, scheduler_request
+from tests.support.scheduling import INSTANCE, scheduler_request
 
 EAST, WEST = (
     aggregate("east", availability_zone="east"),

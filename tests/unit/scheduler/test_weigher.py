@@ -6,7 +6,7 @@ from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
 from rtagent.scheduler.weighers.load import NumInstancesWeigher
 from tests.support.host_states import aggregate, host_state
-from tests.support.weighing import ByIoOps, weigh, weights
+from tests.support.scheduling import ByIoOps, weigh, weights
 
 KEY = RAMWeigher.multiplier_key
 

@@ -11,7 +11,7 @@ from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
 from rtagent.scheduler.weighers.cross_cell import CrossCellWeigher
 from rtagent.scheduler.weighing import ALL, HostWeighers
 from tests.support.host_states import host_state
-from tests.support.weighing import ByIoOps, in_order, raw, request_for, weigh, weights
+from tests.support.scheduling import ByIoOps, in_order, raw, request_for, weigh, weights
 
 
 def load(*names):

@@ -13,7 +13,7 @@ from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import LAST, Rest
 from rtagent.testing.hypervisor import TOPOLOGY
 from tests.support.hosts import call, request, uid
-from tests.support.pauses import assert_pauses
+from tests.unit.service.pauses import assert_pauses
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.pci.specs import parse_specs
 from rtagent.service.host_checks import HostChecks
-from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.claims import pinned_claim
 from tests.support.device_states import NAMESPACES, PMEM, built, device_host, policy
 from tests.support.hosts import host, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
+from tests.support.owned_hosts import WEB_CLAIM, devices_in_every_state
 from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
-from tests.support.pinned_claims import pinned_claim
 
 
 class Host:

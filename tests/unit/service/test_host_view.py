@@ -11,7 +11,7 @@ from rtagent.scheduler.tracked_host import INSTANCES, STATE, Wanted
 from rtagent.service.host_view import PART, SETTLE, HostView
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host
-from tests.support.reporting import Reports
+from tests.support.trackers import Reports
 from tests.unit.service.conftest import make_settings
 
 ALL_AGENTS = Wanted(host=None, description=True, instances=True)

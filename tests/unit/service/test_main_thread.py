@@ -14,8 +14,8 @@ from rtagent.service.main_thread import (
 )
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
-from tests.support.pauses import assert_pauses
 from tests.unit.service.conftest import Notes
+from tests.unit.service.pauses import assert_pauses
 
 
 class HastyClock(ManualClock):

@@ -14,7 +14,7 @@ from rtagent.service.allocation_writes import WAITING
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.placement import NoPlacement, Placement
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocation_outboxes import manage
+from tests.support.allocating_agents import manage
 from tests.support.hosts import call
 from tests.support.trackers import claim, release
 

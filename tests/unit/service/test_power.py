@@ -11,8 +11,8 @@ from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequest
 from rtagent.model.topology import Topology
 from rtagent.service.power import GROUP, SETTLING, Power
 from rtagent.testing.hypervisor import FakeHypervisor
+from tests.support.claims import pinned_claim
 from tests.support.hosts import TOPOLOGY, host, with_claims
-from tests.support.pinned_claims import pinned_claim
 
 MANAGED = frozenset({2, 3, 4, 5})
 

@@ -7,8 +7,8 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.policy import Policy
 from rtagent.service.recovery import Recovery
 from tests.support.hosts import NODE, call, request
-from tests.support.pauses import assert_pauses
 from tests.support.provider_files import CLASS, entry, provider_files
+from tests.unit.service.pauses import assert_pauses
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from rtagent.scheduler.errors import AggregateNotFound
 from rtagent.service.kept_records import INTERVAL, RETRY
 from rtagent.service.scheduler_aggregates import PART, KeptAggregates
 from tests.support.hosts import ManualClock, uid
-from tests.support.reporting import Reports
+from tests.support.trackers import Reports
 
 
 class Store(AggregateStore):

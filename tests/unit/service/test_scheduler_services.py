@@ -7,7 +7,7 @@ from rtagent.scheduler.errors import HostNotFound
 from rtagent.service.kept_records import INTERVAL, RETRY
 from rtagent.service.scheduler_services import PART, KeptServices
 from rtagent.testing.memory_store import MemoryServiceRegistry
-from tests.support.reporting import Reports
+from tests.support.trackers import Reports
 
 
 class Registry(MemoryServiceRegistry):

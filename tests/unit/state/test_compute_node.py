@@ -10,8 +10,8 @@ from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.topology import Cell, Topology
 from rtagent.state.compute_node import compute_node
+from tests.support.claims import pinned_claim
 from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
-from tests.support.pinned_claims import pinned_claim
 
 
 def with_claim(state, asked):

@@ -15,9 +15,9 @@ from rtagent.errors import (
 from rtagent.model.claim import RESIZE
 from rtagent.model.migration import MigrationFacts
 from rtagent.testing.memory_store import MemoryStore
+from tests.support.claims import stated
 from tests.support.hosts import NODE, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1
-from tests.support.stated_claims import stated
 from tests.support.trackers import claim, release, stored_state, tracker_on
 
 

@@ -1,8 +1,8 @@
 """Resource views: the lines that operators search the log for."""
 
 from rtagent.state.resource_views import resource_views
-from tests.support.device_owners import devices_in_every_state
 from tests.support.hosts import host, request
+from tests.support.owned_hosts import devices_in_every_state
 from tests.unit.state.test_compute_node import with_claim
 
 

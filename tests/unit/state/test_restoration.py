@@ -24,9 +24,16 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NOON, ManualClock, call, request
-from tests.support.reporting import Reports
-from tests.support.store_copies import MemoryCopies
-from tests.support.trackers import GatedStore, claim, enroll, release, stored_state, tracker_on
+from tests.support.stores import MemoryCopies
+from tests.support.trackers import (
+    GatedStore,
+    Reports,
+    claim,
+    enroll,
+    release,
+    stored_state,
+    tracker_on,
+)
 
 
 @pytest.fixture

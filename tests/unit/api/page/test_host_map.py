@@ -12,10 +12,8 @@ from rtagent.api.page.cells import WORDS
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
 from rtagent.model.pci_devices import PciDevices
-from tests.support.api_states import empty, moved, populated, sources
-from tests.support.device_owners import devices_in_every_state
-from tests.support.map_documents import check_map, page
-from tests.support.numa_map import pinned_host
+from tests.support.api_states import check_map, empty, moved, page, populated, sources
+from tests.support.owned_hosts import devices_in_every_state, pinned_host
 from tests.support.pci_hosts import PF_0, gpu, nic, record, vf
 
 

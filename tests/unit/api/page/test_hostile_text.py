@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from rtagent.api.application import Answering
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.node_state import NodeState
-from tests.support.api_states import populated, sources
-from tests.support.device_owners import devices_in_every_state
+from tests.support.api_states import PageFleet, populated, sources
 from tests.support.host_states import host_state
-from tests.support.page_fleets import PageFleet
-from tests.support.spoiled import HOSTILE
+from tests.support.odd_documents import HOSTILE
+from tests.support.owned_hosts import devices_in_every_state
 
 #: Pages of one source that are read.
 MOST = 30

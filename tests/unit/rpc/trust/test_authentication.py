@@ -21,7 +21,7 @@ from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.caller import Caller
 from rtagent.rpc.trust.private_key import PrivateKey
 from tests.support.hosts import ManualClock
-from tests.support.reporting import Reports
+from tests.support.trackers import Reports
 from tests.support.trust import DAY, KeyFiles, signed_context
 
 METHODS = TABLES["rtagent"].methods.values()

@@ -7,7 +7,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.aggregate_extra_specs import AggregateInstanceExtraSpecsFilter
 from tests.support.host_states import aggregate, host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(
     aggregates=[

@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.scheduler.filters.aggregate_tenants import AggregateMultiTenancyIsolation
 from tests.support.host_states import aggregate, host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 ISOLATED = host_state(
     aggregates=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.filters.all_hosts import AllHostsFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request
+from tests.support.scheduling import passes, scheduler_request
 
 
 def test_every_host_passes():

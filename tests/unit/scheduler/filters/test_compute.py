@@ -7,7 +7,7 @@ import pytest
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.filters.compute import ComputeFilter
 from tests.support.host_states import SEEN, host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 
 def test_a_host_that_serves_passes():

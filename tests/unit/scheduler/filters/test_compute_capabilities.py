@@ -7,7 +7,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(
     free_ram_mb=2048,

@@ -11,7 +11,7 @@ from rtagent.scheduler.filters.counts import (
     NumInstancesFilter,
 )
 from tests.support.host_states import aggregate, host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 INSTANCES = ("num_instances", "max_instances_per_host")
 IO_OPS = ("num_io_ops", "max_io_ops_per_host")

@@ -7,7 +7,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.image_properties import ImagePropertiesFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(
     supported_instances=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),

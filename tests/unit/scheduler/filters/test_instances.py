@@ -8,7 +8,7 @@ from rtagent.model.host_report import InstanceInfo
 from rtagent.scheduler.filters.instances import DifferentHostFilter, SameHostFilter
 from tests.support.host_states import host_state
 from tests.support.hosts import uid
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(instances=[uid(11), uid(12), InstanceInfo(uuid=uid(13), here=False)])
 

@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.scheduler.filters.isolated_hosts import IsolatedHostsFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request
+from tests.support.scheduling import passes, scheduler_request
 
 IMAGE = "the-image"
 OPTION = "restrict_isolated_hosts_to_isolated_images"

@@ -9,7 +9,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.json_query import JsonFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request
+from tests.support.scheduling import passes, scheduler_request
 
 
 def _request(query):

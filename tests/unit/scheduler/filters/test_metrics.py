@@ -7,7 +7,7 @@ from rtagent.scheduler.filters.metrics import MetricsFilter
 from rtagent.scheduler.options import MetricsOptions
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 WEIGHED = {"metrics": MetricsOptions(weight_setting={"cpu.percent": 1.0, "cpu.user.time": -1.0})}
 

@@ -12,7 +12,7 @@ from rtagent.scheduler.filters.server_groups import (
 )
 from tests.support.host_states import host_state
 from tests.support.hosts import uid
-from tests.support.scheduler_requests import INSTANCE, passes, scheduler_request, why_not
+from tests.support.scheduling import INSTANCE, passes, scheduler_request, why_not
 
 MEMBERS = (uid(11), uid(12), uid(13))
 

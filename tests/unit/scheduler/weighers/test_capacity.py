@@ -5,7 +5,7 @@ import pytest
 from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.weighers.capacity import CPUWeigher, DiskWeigher, PCIWeigher, RAMWeigher
 from tests.support.host_states import fleet_node, host_state
-from tests.support.weighing import raw, weights
+from tests.support.scheduling import raw, weights
 
 FIELDS = [(RAMWeigher, "free_ram_mb"), (DiskWeigher, "free_disk_mb")]
 

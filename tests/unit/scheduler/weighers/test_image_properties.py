@@ -11,7 +11,7 @@ from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.weighers.image_properties import ImagePropertiesWeigher
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, request
-from tests.support.weighing import UUID, raw
+from tests.support.scheduling import UUID, raw
 
 LINUX = {"os_distro": "debian", "hw_machine_type": "q35"}
 WINDOWS = {"os_distro": "windows", "hw_machine_type": "q35"}

@@ -10,7 +10,7 @@ from rtagent.scheduler.weighers.load import (
     NumInstancesWeigher,
 )
 from tests.support.host_states import aggregate, host_state
-from tests.support.weighing import weigh, weights
+from tests.support.scheduling import weigh, weights
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rtagent.model.metric import Metric
 from rtagent.scheduler.options import FilterOptions, MetricsOptions
 from rtagent.scheduler.weighers.metrics import MetricsWeigher
 from tests.support.host_states import aggregate, host_state
-from tests.support.weighing import raw, weigh, weights
+from tests.support.scheduling import raw, weigh, weights
 
 
 def options(required=True, **ratios):

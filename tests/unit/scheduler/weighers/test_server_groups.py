@@ -8,7 +8,7 @@ from rtagent.scheduler.weighers.server_groups import (
     ServerGroupSoftAntiAffinityWeigher,
 )
 from tests.support.host_states import host_state
-from tests.support.weighing import UUID, group, raw
+from tests.support.scheduling import UUID, group, raw
 
 BOTH = (ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher)
 LEAVING = InstanceInfo(uuid=UUID(3), here=False)

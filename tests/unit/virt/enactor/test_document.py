@@ -6,8 +6,7 @@ from lxml import etree
 from rtagent.conductor.arguments import checked_identity
 from rtagent.virt.enactor.document import NAMESPACE, claim_of, domain_document, mdev_uuids
 from rtagent.virt.libvirt.document import BadDocument
-from tests.support.guest_domains import VGPU, guest_domain
-from tests.support.guests import plain_domain
+from tests.support.guests import VGPU, guest_domain, plain_domain
 from tests.support.hosts import uid
 
 

@@ -8,7 +8,7 @@ from rtagent.virt.enactor.host import LibvirtHost
 from rtagent.virt.enactor.hosts import unchecked
 from rtagent.virt.enactor.migration import Migration
 from rtagent.virt.libvirt.document import parse
-from tests.support.guest_domains import VGPU, guest_domain
+from tests.support.guests import VGPU, guest_domain
 
 
 def refusal(code=libvirt.VIR_ERR_OPERATION_FAILED):

@@ -17,8 +17,7 @@ from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.hostfile import signature
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from rtagent.virt.simulate.file import edit
-from tests.support.guest_domains import VGPU, guest_domain
-from tests.support.guests import plain_domain
+from tests.support.guests import VGPU, guest_domain, plain_domain
 from tests.support.hosts import uid
 
 MACHINE = Machine(sockets=1, cores=8, threads=1, memory_mb=4096, shared_gpus=1)

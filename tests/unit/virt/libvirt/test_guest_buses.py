@@ -7,8 +7,7 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.virt.libvirt.guest import apply
-from tests.support.guest_devices import FAR, GPU, seats
-from tests.support.guests import granted, plain_domain
+from tests.support.guests import FAR, GPU, granted, plain_domain, seats
 from tests.support.pci_hosts import PF_0
 
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))

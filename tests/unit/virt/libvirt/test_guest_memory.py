@@ -10,8 +10,7 @@ from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply, xml
 from rtagent.virt.libvirt.host_facts import HostFacts
-from tests.support.guests import granted, plain_domain
-from tests.support.pmem import with_namespaces
+from tests.support.guests import granted, plain_domain, with_namespaces
 
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 MIB = 1024

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rtagent.virt.libvirt.late_call import LateCall
-from tests.support.exhaustion import no_threads
+from tests.support.interpreter import no_threads
 
 SOON = 0.05  # seconds: short for what hangs until it is released
 LONG = 30.0  # seconds: never waited for

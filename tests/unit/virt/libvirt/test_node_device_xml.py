@@ -12,7 +12,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     parse_node_device,
     root_ports,
 )
-from tests.support.node_device_xml import bridge, gpu, mdev, net, pci, pci_name, vdpa
+from tests.support.node_devices import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
 
 def parsed(*documents):

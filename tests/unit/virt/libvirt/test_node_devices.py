@@ -11,8 +11,19 @@ from rtagent.virt.libvirt.events import DEVICE_EVENTS, subscribe_devices
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.workers import Workers
 from tests.support.hosts import uid
-from tests.support.node_device_listing import Libvirt, Node, gone, unsupported
-from tests.support.node_device_xml import bridge, gpu, mdev, net, pci, pci_name, vdpa
+from tests.support.node_devices import (
+    Libvirt,
+    Node,
+    bridge,
+    gone,
+    gpu,
+    mdev,
+    net,
+    pci,
+    pci_name,
+    unsupported,
+    vdpa,
+)
 
 PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
 TYPE = "nvidia-11"

@@ -1,19 +1,105 @@
-"""Domains that run without a claim, for tests of adoption."""
+"""Claims with pinned CPUs, and what runs without a claim: domains, and requests to adopt them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from rtagent.model.adopt_request import AdoptRequest
+from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.domain_usage import Occupancy
+from rtagent.model.flavor import Flavor
 from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.instance import Instance, InstanceFacts
 from rtagent.model.node_state import NodeState
 from rtagent.virt.libvirt.guest_layout import parse_layout
 from rtagent.virt.libvirt.host_facts import HostFacts
-from tests.support.hosts import with_claims
+from tests.support.device_states import PMEM
+from tests.support.hosts import NODE, NOON, uid, with_claims
+from tests.support.pci_hosts import GPU_IDS
+
+
+def pinned_claim(
+    *cpus: int,
+    kept: tuple[int, ...] = (),
+    owner: str | None = None,
+    name: str | None = None,
+    cell: int = 0,
+    memory_mb: int = 1024,
+    pagesize: int | None = None,
+) -> Claim:
+    """An active claim whose guest cell is pinned to these CPUs."""
+    placed = CellAssignment(
+        id=cell,
+        memory=memory_mb,
+        cpu_pinning=dict(enumerate(cpus)),
+        cpuset_kept=frozenset(kept),
+        pagesize=pagesize,
+    )
+    return Claim(
+        uuid=uid(),
+        host=NODE.host,
+        node=NODE.hypervisor_hostname,
+        node_uuid=NODE.uuid,
+        owner_id=owner or uid(),
+        state="active",
+        vcpus=0,
+        pcpus=len(cpus),
+        memory_mb=memory_mb,
+        disk_mb=0,
+        created_at=NOON,
+        updated_at=NOON,
+        revision=0,
+        instance=InstanceFacts(display_name=name),
+        flavor=Flavor(vcpus=max(1, len(cpus)), memory_mb=memory_mb),
+        numa_topology=Assignment(cells=(placed,)),
+    )
+
+
+def stated(
+    owner: str | None = None,
+    *,
+    cpus: Iterable[int] = (),
+    devices: Iterable[str | AssignedDevice] = (),
+    namespaces: Iterable[str] = (),
+    resources: Iterable[AssignedResource] = (),
+    flavor: Mapping[str, Any] | None = None,
+    memory_mb: int = 1024,
+    **more: Any,
+) -> AdoptRequest:
+    """Return a request for a guest with one vCPU for each of these host CPUs, or else one.
+
+    :param devices: addresses of GPUs, or devices. :param more: other fields of the request.
+    """
+    pinning = dict(enumerate(cpus))
+    cell = CellAssignment(
+        id=min(pinning.values(), default=0) // 4, memory=memory_mb, cpu_pinning=pinning
+    )
+    size = {"vcpus": max(1, len(pinning)), "memory_mb": memory_mb, **(flavor or {})}
+    return AdoptRequest(
+        instance=Instance(uuid=owner or uid(), flavor=Flavor(**size)),
+        numa_topology=Assignment(cells=(cell,)) if pinning else None,
+        devices=tuple(given(each) if isinstance(each, str) else each for each in devices),
+        resources=(*map(_namespace, namespaces), *resources),
+        **more,
+    )
+
+
+def given(address: str, ids: Mapping[str, str] = GPU_IDS, **more: Any) -> AssignedDevice:
+    """Return a device as a caller states it."""
+    fields = {"dev_type": STANDARD, "request_id": "r", **ids, **more}
+    return AssignedDevice(address=address, **fields)
+
+
+def _namespace(name: str) -> AssignedResource:
+    return AssignedResource(resource_class=PMEM.resource_class, identifier=name)
+
 
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 

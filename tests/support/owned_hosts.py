@@ -1,4 +1,4 @@
-"""A host whose devices have every status, and their owners."""
+"""Hosts whose CPUs have every use and whose devices have every status, and the owners."""
 
 from msgspec.structs import replace
 
@@ -8,13 +8,15 @@ from rtagent.model.device import AssignedDevice, PciDevice, Tags
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.pci_devices import PciDevices
+from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.pci.mdev import mdev_uuid
+from tests.support.claims import pinned_claim
 from tests.support.hosts import NODE, host, uid, with_claims
+from tests.support.numa_hosts import LARGE, cell, topology
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_1, gpu, nic, record, vf
-from tests.support.pinned_claims import pinned_claim
 from tests.unit.placement.values import domain
 
-WEB, DB, FOREIGN_DOMAIN = uid(0xA), uid(0xB), uid(0x9)
+WEB, DB, FOREIGN_DOMAIN = uid(0xA), uid(0xB), uid(0xC)
 REMOVED_GPU, GROUP_GPU, MDEV_GPU = "0000:89:00.0", "0000:09:00.0", "0000:0a:00.0"
 FOREIGN_VF = vf(0, PF_1)
 VGPU = tuple(f"{MDEV_GPU}/nvidia-11/{number}" for number in range(3))
@@ -93,3 +95,38 @@ def devices_in_every_state() -> NodeState:
     )
     blank = replace(host(), devices=PciDevices(DEVICES), resource_inventories=INVENTORIES)
     return with_claims(blank, (WEB_CLAIM, DB_CLAIM), (foreign,))
+
+
+#: Two cells of four cores of two threads; CPU 15 is offline; 512 pages of 2 MiB on the first.
+CELLS = topology(
+    cell(0, huge={LARGE: 512}),
+    replace(
+        cell(1),
+        cpus=frozenset(range(8, 15)),
+        offline=frozenset({15}),
+        siblings=(*cell(1).siblings[:3], frozenset({14})),
+    ),
+)
+IDLE = uid(0xD)
+CLAIMS = (
+    pinned_claim(2, 3, owner=WEB, name="web-1"),
+    pinned_claim(4, kept=(5,), owner=IDLE, memory_mb=512, pagesize=LARGE),
+)
+POLICY = NumaPolicy(
+    cpu_shared_set=frozenset({0, 1}),
+    cpu_dedicated_set=frozenset(range(2, 12)),
+    reserved_huge_pages={0: {LARGE: 64}},
+)
+
+
+def pinned_host() -> NodeState:
+    """CPUs 0-1 are shared, 2-3 are WEB's, 4 is IDLE's and 5 is left idle for it.
+
+    9 is used by FOREIGN_DOMAIN, which also uses 0 and 3. 6-8, 10 and 11 are free, 12-14 the host's,
+    15 is offline.
+    """
+    foreign = replace(
+        domain(1, 64, FOREIGN_DOMAIN), name="odd", occupancy=Occupancy(pcpus=frozenset({0, 3, 9}))
+    )
+    made = replace(host(CELLS), policy=Policy(numa=POLICY))
+    return with_claims(made, CLAIMS, (foreign,))

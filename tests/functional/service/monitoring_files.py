@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ALERTS = ROOT / "etc" / "rtagent" / "prometheus-alerts.yaml"
 ALERT_TESTS = ROOT / "tests" / "data" / "prometheus-alerts-test.yaml"
 DASHBOARD = ROOT / "etc" / "rtagent" / "grafana-dashboard.json"

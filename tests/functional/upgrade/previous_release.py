@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 class PreviousRelease:
