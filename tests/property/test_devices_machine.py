@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.audit import Auditor
 from rtagent.db.device_rows import DeviceRow, net_devices
-from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.errors import ComputeResourcesUnavailable, HypervisorUnavailable
 from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
@@ -173,8 +173,10 @@ class DevicesMachine(RuleBasedStateMachine):
             claim = self.tracker.instance_claim(build, call())
         except ComputeResourcesUnavailable as refusal:
             assert not fits, refusal
+        except HypervisorUnavailable:
+            assert not self.was_observed(bool(requested or vgpus))
         else:
-            assert fits
+            assert fits and self.was_observed(bool(requested or vgpus))
             self.add_claim(claim, "build", requested, vgpus + namespaces)
 
     @precondition(lambda self: self.model.claims)
@@ -193,9 +195,15 @@ class DevicesMachine(RuleBasedStateMachine):
             claim = self.tracker.claim_pci_devices(attach_request, attach_call)
         except ComputeResourcesUnavailable as refusal:
             assert not fits, refusal
+        except HypervisorUnavailable:
+            assert not self.was_observed(with_devices=True)
         else:
-            assert fits
+            assert fits and self.was_observed(with_devices=True)
             self.add_claim(claim, "attach", {name: count}, 0, expected.cells)
+
+    def was_observed(self, with_devices):
+        """Whether the last audit observed what a claim needs."""
+        return self.complete and (self.all_listed or not with_devices)
 
     def add_claim(self, claim, kind, requested, resource_count, cells=frozenset()):
         """Check that the claim has what was requested and was available; add it to the model."""
@@ -452,7 +460,7 @@ class DevicesMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.tracker = self.start()
+        self.tracker, self.complete, self.all_listed = self.start(), True, True
         for claim in self.model.claims.values():
             claim.lapses = self.clock.monotonic() + LEASE
 
@@ -464,6 +472,7 @@ class DevicesMachine(RuleBasedStateMachine):
 
     def run_audit(self, listed=True, complete=True):
         self.world.unlisted, self.world.incomplete = not listed, not complete
+        self.all_listed, self.complete = listed, complete
         summary = Auditor(self.tracker, self.world, self.clock).run("test")
         assert summary.skipped == 0
         before = self.model.claimed() | self.model.used()

@@ -66,8 +66,6 @@ def here(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (b"<memory unit='KiB'>", b"<memory unit='KiB'>" + b"7" * 5000, "<memory> is 777"),
-        (b"size='4'", b"size='0'", "<pages size> is less than 1 KiB"),
         (b"<memory unit='KiB'>", b"<memory unit='KiB'>&undefined;", "not well-formed"),
         (b"<memory unit='KiB'>", b"<memory unit='KiB'>\xff", "not well-formed"),
         (b"<capabilities>", b'<!DOCTYPE x [<!ENTITY e "7">]><capabilities>', "document type"),
@@ -88,6 +86,29 @@ def test_odd_capabilities_are_a_problem_until_they_are_corrected(here, old, new,
         here.hypervisor.identity()
     here.describe(here.good)
     assert here.audit() == "()"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (b"<memory unit='KiB'>", b"<memory unit='KiB'>" + b"7" * 5000, "<memory> is 777"),
+        (b"size='4'", b"size='0'", "<pages size> is less than 1 KiB"),
+    ],
+)
+def test_an_odd_size_of_a_cell_is_a_problem_and_the_cell_has_no_pages(here, old, new, problem):
+    here.audit()
+    known = here.state.topology
+    found = here.good.replace(b'"', b"'")
+    assert known is not None and old in found
+
+    here.describe(found.replace(old, new))
+
+    assert problem in here.audit()
+    assert here.state.topology is not None
+    assert not all(cell.pages for cell in here.state.topology.cells)
+    here.describe(here.good)
+    assert here.audit() == "()"
+    assert here.state.topology == known
 
 
 def test_unreadable_capabilities_are_a_problem(here):
