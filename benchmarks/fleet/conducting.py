@@ -23,7 +23,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.embedded import SystemClock
 from rtagent.placement import loading
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.conductor_placement import ConductorPlacement
 from rtagent.rpc.transport import get_transport
 
@@ -49,7 +49,7 @@ def conducting(fleet: Fleet) -> Iterator[MakeConductor]:
         user_id="fleet", project_id="fleet", roles=["conductor"], overwrite=False
     )
 
-    def connect() -> PlacementAPI:
+    def connect() -> HttpPlacement:
         client = loading.load(conf)
         assert client is not None
         return client

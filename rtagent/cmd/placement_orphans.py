@@ -25,7 +25,7 @@ from rtagent.placement.allocation_audit import (
     classify,
     without_record,
 )
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import change_parts
 from rtagent.placement.deletions import check_deletable
 
@@ -123,13 +123,13 @@ def _quantities(resources: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {resources[name]}" for name in sorted(resources))
 
 
-def _providers(api: PlacementAPI, state: NodeState) -> Mapping[str, str]:
+def _providers(api: HttpPlacement, state: NodeState) -> Mapping[str, str]:
     """Return the names of the node's providers, by uuid."""
     return {each["uuid"]: each["name"] for each in api.tree(state.node.uuid)}
 
 
 def _orphans(
-    client: Client, api: PlacementAPI, state: NodeState, providers: Iterable[str]
+    client: Client, api: HttpPlacement, state: NodeState, providers: Iterable[str]
 ) -> list[Finding]:
     consumers = allocated_consumers(
         {uuid: api.allocations(uuid)["allocations"] for uuid in providers}

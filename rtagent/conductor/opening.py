@@ -20,7 +20,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement import loading
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.conductor_placement import ConductorPlacement
 from rtagent.ports import Clock
 from rtagent.rpc.transport import get_transport
@@ -90,7 +90,7 @@ def _allocations(conf: cfg.ConfigOpts, settings: Settings) -> Allocations | None
     if settings.placement_policy.manage_allocations is not ManageAllocations.NO:
         return None
 
-    def connect() -> PlacementAPI:
+    def connect() -> HttpPlacement:
         client = loading.load(conf)
         assert client is not None
         return client

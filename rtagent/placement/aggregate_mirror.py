@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from typing import Any, Protocol
+from collections.abc import Mapping, Set
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.placement.client import HttpPlacement
 
 #: How often one provider is read and written again because others write it, too.
 ATTEMPTS = 4
-
-
-class AggregatesAPI(Protocol):
-    """The part of Placement that the mirror needs, see `HttpPlacement`."""
-
-    def provider_aggregates(self, uuid: str) -> Mapping[str, Any]:
-        """Return the aggregates of a provider, with its generation."""
-        ...
-
-    def put_aggregates(self, uuid: str, generation: int, aggregates: Sequence[str]) -> int:
-        """Replace the aggregates of a provider. Return its new generation."""
-        ...
 
 
 class AggregateMirror:
@@ -29,7 +17,7 @@ class AggregateMirror:
     Other aggregates of a provider stay: those of Nova's hosts, or of sharing providers.
     """
 
-    def __init__(self, api: AggregatesAPI) -> None:
+    def __init__(self, api: HttpPlacement) -> None:
         self._api = api
         #: The aggregates of a provider that were ours when it was last read or written.
         self._shown: dict[str, frozenset[str]] = {}

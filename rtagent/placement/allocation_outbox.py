@@ -20,11 +20,11 @@ from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import use_request_id
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import ConsumerWriter
 from rtagent.placement.health import PartHealth
 from rtagent.placement.outbox_groups import Batch, batches, differing_consumers, is_known
+from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import LAST_RETRY, Pauses
 from rtagent.ports import Clock, NullReporter, Reporter
 
@@ -80,7 +80,7 @@ class AllocationOutbox:
 
     def __init__(
         self,
-        api: PlacementAPI,
+        api: HttpPlacement,
         source: OutboxSource,
         clock: Clock,
         reporter: Reporter | None = None,

@@ -17,9 +17,8 @@ from oslo_context import context
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement.provider import CUSTOM
 
-#: Fixed, so that a response means the same on every server. It is the lowest that has what is used
-#: here: 1.28 has generations of consumers, 1.30 the reshaper, 1.38 types of consumers. Every
-#: Placement since Xena supports it.
+#: The lowest that has what is used here: 1.28 has generations of consumers, 1.30 the reshaper, 1.38
+#: types of consumers. Every Placement since Xena supports it.
 MICROVERSION = "1.38"
 
 #: The trait of a provider whose inventory the providers in its aggregates share.
@@ -133,9 +132,15 @@ _VERSIONS = msgspec.json.Decoder(_Versions)
 
 
 class HttpPlacement:
-    """A `PlacementAPI` over a keystoneauth1 adapter, for one thread at a time.
+    """Placement's HTTP API over a keystoneauth1 adapter, for one thread at a time. Each call is one
+    request, except that `ensure_traits` sends one more for each new trait, and `ensure_classes` one
+    for each class.
 
     Requests carry the request id of the thread's context, if it has one, for Placement's log.
+
+    :raises PlacementConflict: the generation of the provider has changed, or it was deleted.
+    :raises PlacementUnavailable: no answer, 5xx, or a refused token.
+    :raises PlacementError: any other failure; ``code`` in kwargs is Placement's error code.
     """
 
     def __init__(self, adapter: Adapter) -> None:
@@ -164,43 +169,58 @@ class HttpPlacement:
         return response.status_code != HTTPStatus.FORBIDDEN
 
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
+        """``GET /resource_providers/{uuid}``: the provider, or None."""
         response = self._request("GET", f"/resource_providers/{uuid}")
         if _is_absent(response):
             return None
         return _decoded(_checked(response), _PROVIDER)
 
     def provider_named(self, name: str) -> Mapping[str, Any] | None:
+        """``GET /resource_providers?name=``: the provider of that name, or None."""
         found = self._providers({"name": name})
         return found[0] if found else None
 
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
+        """``POST /resource_providers``: the provider as created.
+
+        :raises PlacementError: with the code of a duplicate: the name or the uuid exists.
+        """
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
         return _decoded(_checked(self._request("POST", "/resource_providers", body)), _PROVIDER)
 
     def delete_provider(self, uuid: str) -> None:
+        """``DELETE /resource_providers/{uuid}``. A provider that does not exist is not an error.
+
+        :raises PlacementError: with the code of a provider in use: it has allocations.
+        """
         response = self._request("DELETE", f"/resource_providers/{uuid}")
         if not _is_absent(response):
             _written(response)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
+        """Return ``{"inventories": {class: {...}}, "resource_provider_generation"}``."""
         return _decoded(self._of_provider("GET", uuid, "inventories"), _INVENTORIES)
 
     def put_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Mapping[str, Any]]
     ) -> int:
+        """Replace all. Return the new generation."""
         body = {"resource_provider_generation": generation, "inventories": inventories}
         answer = _decoded(self._of_provider("PUT", uuid, "inventories", body), _INVENTORIES)
         return answer["resource_provider_generation"]
 
     def traits(self, uuid: str) -> Mapping[str, Any]:
+        """Return ``{"traits": [...], "resource_provider_generation"}``."""
         return _decoded(self._of_provider("GET", uuid, "traits"), _TRAITS)
 
     def put_traits(self, uuid: str, generation: int, traits: Sequence[str]) -> int:
+        """Replace all. Return the new generation."""
         body = {"resource_provider_generation": generation, "traits": traits}
         answer = _decoded(self._of_provider("PUT", uuid, "traits", body), _TRAITS)
         return answer["resource_provider_generation"]
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
+        """Create the missing CUSTOM_* traits. Return those of `names` that exist afterwards."""
         response = self._request("GET", "/traits", params={"name": f"in:{','.join(names)}"})
         known = frozenset(_decoded(_checked(response), _NAMES)["traits"])
         custom = frozenset(name for name in names if name.startswith(CUSTOM))
@@ -209,22 +229,36 @@ class HttpPlacement:
         return known | custom
 
     def ensure_classes(self, names: Sequence[str]) -> None:
+        """Create the missing CUSTOM_* resource classes among `names`."""
         for name in names:
             if name.startswith(CUSTOM):
                 _written(self._request("PUT", f"/resource_classes/{name}"))
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
+        """Return ``{"allocations": {consumer: {...}}}`` of a provider."""
         return _decoded(self._of_provider("GET", uuid, "allocations"), _ALLOCATIONS)
 
     def consumer(self, uuid: str) -> Mapping[str, Any]:
+        """``GET /allocations/{uuid}``: the allocations of a consumer by provider, its generation,
+        type, project and user; ``{"allocations": {}}`` if it has none.
+        """
         response = self._request("GET", f"/allocations/{uuid}")
         consumer = _decoded(_checked(response), _CONSUMER)
         return dict(consumer)
 
     def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
+        """``PUT /allocations/{uuid}``: replace all allocations of a consumer.
+
+        :raises PlacementConflict: the consumer has another generation, or a provider has too little
+            left.
+        """
         _written(self._request("PUT", f"/allocations/{uuid}", content))
 
     def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+        """``POST /allocations``: replace all allocations of several consumers, or none.
+
+        :raises PlacementConflict: as `put_consumer`.
+        """
         _written(self._request("POST", "/allocations", contents))
 
     def allocation_candidates(self, query: Sequence[tuple[str, str]]) -> _Candidates:
@@ -237,13 +271,20 @@ class HttpPlacement:
         inventories: Mapping[str, Mapping[str, Any]],
         allocations: Mapping[str, Mapping[str, Any]],
     ) -> None:
+        """``POST /reshaper``: replace all inventories of these providers and all allocations of
+        these consumers together, or nothing.
+
+        :raises PlacementConflict: a provider or a consumer has another generation.
+        """
         body = {"inventories": inventories, "allocations": allocations}
         _written(self._request("POST", "/reshaper", body))
 
     def tree(self, uuid: str) -> Sequence[Mapping[str, Any]]:
+        """``GET /resource_providers?in_tree=``: all providers of the tree that has this one."""
         return self._providers({"in_tree": uuid})
 
     def aggregates(self, uuid: str) -> frozenset[str]:
+        """Return the aggregates of a provider."""
         return frozenset(self.provider_aggregates(uuid)["aggregates"])
 
     def provider_aggregates(self, uuid: str) -> Mapping[str, Any]:
@@ -257,6 +298,7 @@ class HttpPlacement:
         return answer["resource_provider_generation"]
 
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
+        """Return the providers in any of these aggregates that share their inventory with them."""
         uuids = f"in:{','.join(sorted(aggregates))}"
         return self._providers({"member_of": uuids, "required": SHARING}) if aggregates else []
 
@@ -298,21 +340,6 @@ class HttpPlacement:
             raise PlacementUnavailable(f"{method} {path}: {exc}") from exc
         except exceptions.ClientException as exc:
             raise PlacementError(f"{method} {path}: {exc}") from exc
-
-
-def use_request_id(request_id: str) -> None:
-    """Make requests of this thread carry this global request id until the next use.
-
-    :param request_id: of the call that caused them; "": none did, and they get a new id.
-    """
-    sendable = request_id.isascii() and request_id.isprintable()  # in an HTTP header
-    context.RequestContext(global_request_id=request_id if sendable and request_id else None)
-
-
-def current_request_id() -> str:
-    """Return the global request id of this thread's context; "": it has none."""
-    current = context.get_current()
-    return current.global_id if current else ""
 
 
 def _checked(response: requests.Response) -> requests.Response:

@@ -18,8 +18,7 @@ from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.model.base import Value
 from rtagent.model.consumers import INSTANCE, Consumer, Parts
 from rtagent.placement.allocation_audit import AllocatedConsumer
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import CONCURRENT_UPDATE
+from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
 
 #: How often a consumer is tried in one write while other clients write to it.
 ATTEMPTS = 4
@@ -117,7 +116,7 @@ def new_record(consumer: Consumer) -> ConsumerRecord:
     )
 
 
-def read_record(api: PlacementAPI, uuid: str, new: ConsumerRecord = UNKNOWN) -> ConsumerRecord:
+def read_record(api: HttpPlacement, uuid: str, new: ConsumerRecord = UNKNOWN) -> ConsumerRecord:
     """Return a consumer. :param new: the record of one that Placement does not have."""
     found = api.consumer(uuid)
     if not found["allocations"]:
@@ -132,7 +131,7 @@ def read_record(api: PlacementAPI, uuid: str, new: ConsumerRecord = UNKNOWN) -> 
 
 
 def change_parts(
-    api: PlacementAPI,
+    api: HttpPlacement,
     uuid: str,
     providers: Set[str],
     rule: Rule,
@@ -170,7 +169,7 @@ def change_parts(
     return changed
 
 
-def tree_providers(api: PlacementAPI, root: str) -> frozenset[str]:
+def tree_providers(api: HttpPlacement, root: str) -> frozenset[str]:
     """Return the uuids of all providers of a node; none if Placement does not have the node."""
     return frozenset(provider["uuid"] for provider in api.tree(root))
 
@@ -190,7 +189,7 @@ class OwnProviders(Protocol):
 class ConsumerWriter:
     """For one thread at a time. It remembers what Placement acknowledged."""
 
-    def __init__(self, api: PlacementAPI) -> None:
+    def __init__(self, api: HttpPlacement) -> None:
         self._api = api
         self._known: dict[str, ConsumerRecord] = {}
         self._providers: set[str] = set()

@@ -20,7 +20,7 @@ from rtagent.model.claim import ACTIVE, OUTGOING
 from rtagent.model.consumers import Consumer, Parts, consumers_of
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, Published
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import change_parts, new_record, read_record
 
 _Pool = tuple[str, str]
@@ -139,7 +139,7 @@ class Healed(Enum):
     BOTH = auto()
 
 
-def heal(api: PlacementAPI, missing: MissingParts, state: Callable[[], NodeState]) -> Healed:
+def heal(api: HttpPlacement, missing: MissingParts, state: Callable[[], NodeState]) -> Healed:
     """Add what a consumer lacks to its allocations.
 
     A device that is reserved for its user cannot be allocated as it is. Then its reservation is
@@ -188,11 +188,11 @@ def _completed(now: AllocatedConsumer, missing: MissingParts, state: NodeState) 
 
 
 def _unreserved(
-    api: PlacementAPI, provider: str, added: Mapping[str, int]
+    api: HttpPlacement, provider: str, added: Mapping[str, int]
 ) -> Mapping[str, Any] | None:
     """Return the provider's inventories with as little reserved as these quantities need.
 
-    :returns: in the form of `PlacementAPI.reshape`; None: lifting reservations is of no use.
+    :returns: in the form of `HttpPlacement.reshape`; None: lifting reservations is of no use.
     """
     allocations = api.allocations(provider)["allocations"].values()
     found = api.inventories(provider)

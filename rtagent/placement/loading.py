@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 from keystoneauth1 import exceptions, loading
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
@@ -71,3 +74,10 @@ def _unreadable_option(conf: cfg.ConfigOpts, error: cfg.Error) -> ConfigError:
 
 def _wrong(option: str, value: object, rule: str) -> ConfigError:
     return ConfigError(group=GROUP, option=option, value=str(value), rule=rule)
+
+
+class ThreadClient(threading.local):
+    """A client for each thread. :ivar api: that of the thread that asks."""
+
+    def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
+        self.api = connect()

@@ -20,16 +20,11 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from rtagent.model.change import Change
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import (
-    INVENTORY_IN_USE,
-    PROVIDER_IN_USE,
-    current_request_id,
-    use_request_id,
-)
+from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE, HttpPlacement
 from rtagent.placement.health import PartHealth
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
+from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.placement.schedule import Schedule
 from rtagent.placement.synchroniser import Outcome, Synchroniser
 from rtagent.placement.tree import affects_tree
@@ -44,7 +39,7 @@ class PlacementMirror:
 
     def __init__(
         self,
-        api: PlacementAPI,
+        api: HttpPlacement,
         wanted: Callable[[], Tree | None],
         ownership: Ownership,
         clock: Clock,

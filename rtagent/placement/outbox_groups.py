@@ -20,7 +20,7 @@ from rtagent.model.consumers import (
 )
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import Group, WantedConsumer
 
 #: From this number of guests on, several are written in one request. Then their requests have no
@@ -132,7 +132,7 @@ class NodeProviders:
         return own_providers(self._state)
 
 
-def differing_consumers(api: PlacementAPI, state: NodeState) -> Sequence[str]:
+def differing_consumers(api: HttpPlacement, state: NodeState) -> Sequence[str]:
     """Return the consumers of claims whose allocations in Placement differ, are missing, or should
     not be there.
 
@@ -165,7 +165,7 @@ def _wanted_parts(state: NodeState, owner: str) -> Mapping[str, Parts]:
 
 
 def _allocations(
-    api: PlacementAPI, state: NodeState, own: Set[str]
+    api: HttpPlacement, state: NodeState, own: Set[str]
 ) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
     """Return what consumers have on this node's providers, in one request for each provider."""
     found: dict[str, dict[str, Mapping[str, int]]] = {}

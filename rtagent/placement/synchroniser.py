@@ -11,8 +11,12 @@ from retrying import Retrying
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import DUPLICATE_NAME, INVENTORY_IN_USE, PROVIDER_IN_USE
+from rtagent.placement.client import (
+    DUPLICATE_NAME,
+    INVENTORY_IN_USE,
+    PROVIDER_IN_USE,
+    HttpPlacement,
+)
 from rtagent.placement.diff import (
     CreateProvider,
     DeleteProvider,
@@ -38,7 +42,7 @@ from rtagent.ports import NullReporter, Reporter
 ATTEMPTS = 4
 
 
-def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None:
+def read_provider(api: HttpPlacement, wanted: Provider) -> CurrentProvider | None:
     """Read the provider with the uuid of the wanted one; None if there is none.
 
     :raises PlacementError: it belongs to another host. The message names the remedy.
@@ -51,7 +55,7 @@ def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None
     return read_contents(api, wanted.uuid)
 
 
-def read_contents(api: PlacementAPI, uuid: str) -> CurrentProvider:
+def read_contents(api: HttpPlacement, uuid: str) -> CurrentProvider:
     """Read a provider that exists."""
     # The inventories are read last: they change most often, and each request after the read gives
     # other writers time.
@@ -83,7 +87,7 @@ class Synchroniser:
 
     def __init__(
         self,
-        api: PlacementAPI,
+        api: HttpPlacement,
         ownership: Ownership,
         reporter: Reporter | None = None,
         give_way: Callable[[], None] = lambda: None,

@@ -30,7 +30,7 @@ from rtagent.placement.adoption import (
     can_adopt,
     device_children,
 )
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import UNTYPED, ConsumerRecord, read_record
 from rtagent.placement.layout import (
     Layout,
@@ -75,7 +75,7 @@ class Takeover:
 
     def __init__(
         self,
-        api: PlacementAPI,
+        api: HttpPlacement,
         ownership: Ownership,
         file: AdoptionFile,
         state: Callable[[], NodeState],
@@ -175,7 +175,7 @@ class Takeover:
 
 
 def find(
-    api: PlacementAPI,
+    api: HttpPlacement,
     ownership: Ownership,
     state: NodeState,
     wanted: Tree | None,
@@ -208,7 +208,7 @@ def find(
 
 
 def next_adoption(
-    api: PlacementAPI, ownership: Ownership, state: NodeState, wanted: Tree | None
+    api: HttpPlacement, ownership: Ownership, state: NodeState, wanted: Tree | None
 ) -> FoundProviders:
     """Return what the next start of an agent adopts. Nothing is changed."""
     root = state.node.uuid
@@ -217,7 +217,7 @@ def next_adoption(
     return replace(finding, adoption=shared)
 
 
-def disk_provider(api: PlacementAPI, root: str) -> str | None:
+def disk_provider(api: HttpPlacement, root: str) -> str | None:
     """Return the provider that shares disk with a root, or None. The first by uuid, if there are
     several.
     """
@@ -242,7 +242,7 @@ def refused(refusal: Refusal) -> PlacementError:
 
 
 def read_and_plan(
-    api: PlacementAPI, state: NodeState, tree: Tree
+    api: HttpPlacement, state: NodeState, tree: Tree
 ) -> tuple[Layout, Reshape | Refusal | None]:
     """Read what is needed, and plan the reshape of a state's tree."""
     wanted = wanted_layout(state, tree)
@@ -250,7 +250,7 @@ def read_and_plan(
     return now, plan_reshape(now, wanted)
 
 
-def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Layout:
+def _read_inventories(api: HttpPlacement, state: NodeState, tree: Tree) -> Layout:
     """Read the inventories of this agent's providers: the root, and the children of devices."""
     node, policy = state.node, state.policy.placement
     listing = api.tree(node.uuid)
@@ -274,7 +274,7 @@ def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Layout
 
 
 def _with_allocations(
-    api: PlacementAPI, state: NodeState, now: Layout, wanted: WantedLayout
+    api: HttpPlacement, state: NodeState, now: Layout, wanted: WantedLayout
 ) -> Layout:
     """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
     moving = set(old_pools(now, wanted))
@@ -305,7 +305,7 @@ def _with_allocations(
 
 
 def _consumers(
-    api: PlacementAPI, state: NodeState, uuids: Set[str]
+    api: HttpPlacement, state: NodeState, uuids: Set[str]
 ) -> Iterator[tuple[str, ConsumerRecord]]:
     """Yield those that have allocations."""
     for uuid in sorted(uuids):
@@ -337,5 +337,5 @@ def _adopted(
     return provider, contents
 
 
-def _has_disk(api: PlacementAPI, uuid: str) -> bool:
+def _has_disk(api: HttpPlacement, uuid: str) -> bool:
     return orc.DISK_GB in api.inventories(uuid)["inventories"]

@@ -16,8 +16,8 @@ from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import use_request_id
+from rtagent.placement.client import HttpPlacement
+from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import AuditPlan
 from rtagent.ports import Store
 from rtagent.service.context import NodeContext
@@ -49,7 +49,7 @@ class AllocationAudits:
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI,
+        api: HttpPlacement,
         node: EmbeddedNode,
         store: Store,
         publisher: Publisher,
@@ -175,7 +175,7 @@ class AllocationAudits:
         self._reporter.health(PART, Status.WARN if parts else Status.PASS, "; ".join(parts))
 
     def _make(
-        self, api: PlacementAPI, store: Store, give_way: Callable[[], None]
+        self, api: HttpPlacement, store: Store, give_way: Callable[[], None]
     ) -> AllocationAuditor:
         tracker = self._node.tracker
         view = NodeView(

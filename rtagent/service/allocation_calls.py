@@ -17,10 +17,10 @@ from rtagent.model.consumers import Parts
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import use_request_id
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import change_parts, tree_providers
 from rtagent.placement.deletions import unneeded_consumers
+from rtagent.placement.request_id import use_request_id
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
@@ -41,7 +41,7 @@ class AllocationCalls:
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI,
+        api: HttpPlacement,
         node: EmbeddedNode,
         wake: Callable[[], None],
     ) -> None:

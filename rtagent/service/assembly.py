@@ -22,7 +22,7 @@ from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.metric import Metric
 from rtagent.placement import loading
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
 from rtagent.rpc.casts import BoundedCasts, scheduler_casts
 from rtagent.rpc.notifier import EventSender, event_sender
@@ -59,7 +59,7 @@ class Adapters(Value, frozen=True, kw_only=True):
 
     hypervisor: Hypervisor
     database: Database
-    placement: PlacementAPI | None
+    placement: HttpPlacement | None
     schedulers: BoundedCasts
     notifications: EventSender | None
     cpu_power: CpuPower
@@ -141,6 +141,6 @@ def notifications(conf: cfg.ConfigOpts, host: str) -> EventSender | None:
     return event_sender(conf, host)
 
 
-def placement(conf: cfg.ConfigOpts) -> PlacementAPI | None:
+def placement(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     """Return the client of Placement, or None if nothing is published. :raises ConfigError:"""
     return loading.load(conf)

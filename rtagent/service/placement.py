@@ -12,9 +12,9 @@ from rtagent.model.claim import Claim
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.outbox import OutboxRow
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
-from rtagent.placement.api import PlacementAPI
-from rtagent.placement.client import current_request_id, use_request_id
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.loading import not_configured
+from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.ports import Store
 from rtagent.service.admission import Admission
 from rtagent.service.allocation_audits import AllocationAudits
@@ -41,7 +41,7 @@ class Placement:
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI,
+        api: HttpPlacement,
         node: EmbeddedNode,
         store: Store,
         admission: Admission,

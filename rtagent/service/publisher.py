@@ -13,7 +13,7 @@ from rtagent.errors import (
 )
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
@@ -36,7 +36,7 @@ class Publisher:
     def __init__(
         self,
         context: NodeContext,
-        api: PlacementAPI,
+        api: HttpPlacement,
         node: EmbeddedNode,
         admission: Admission,
         heartbeat: Heartbeat,

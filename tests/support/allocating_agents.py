@@ -19,7 +19,7 @@ from rtagent.model.migration import MigrationFacts
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.schedule import LAST_RETRY
 from rtagent.ports import Clock, NullReporter
 from rtagent.testing.failing_store import FailingStore
@@ -40,7 +40,12 @@ class AllocatingAgent(Agent):
     """
 
     def __init__(
-        self, number: int, api: PlacementAPI, clock: ManualClock, policy: Any = MANAGED, **more: Any
+        self,
+        number: int,
+        api: HttpPlacement,
+        clock: ManualClock,
+        policy: Any = MANAGED,
+        **more: Any,
     ) -> None:
         self.api = api
         super().__init__(number, clock=clock, policy=policy, **more)
@@ -156,7 +161,7 @@ class OutboxSetup:
     def __init__(
         self,
         mode: str = "yes",
-        api: PlacementAPI | None = None,
+        api: HttpPlacement | None = None,
         store: Any = None,
         clock: Clock | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from rtagent.model.policy import Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
-from rtagent.placement.api import PlacementAPI
+from rtagent.placement.client import HttpPlacement
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
@@ -36,7 +36,7 @@ class MeddlingPlacement:
     :ivar requests: the names of the requests, oldest first.
     """
 
-    def __init__(self, api: PlacementAPI) -> None:
+    def __init__(self, api: HttpPlacement) -> None:
         self._api = api
         self.before: dict[str, Callable[[], object]] = {}
         self.after: dict[str, Callable[[], object]] = {}
@@ -68,7 +68,7 @@ class AuditedNode:
 
     def __init__(
         self,
-        api: PlacementAPI,
+        api: HttpPlacement,
         manage: ManageAllocations = ManageAllocations.NO,
         policy: Policy = POLICY,
         gpus: Iterable[str] = (),

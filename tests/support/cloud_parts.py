@@ -172,7 +172,7 @@ class Placement:
         """Write the allocations of a selection, as the scheduler does."""
         request = selection.allocation_request
         assert request is not None
-        PlacementCandidates(lambda: self.api).write(  # type: ignore[return-value]
+        PlacementCandidates(lambda: self.api).write(
             AllocationRequest(
                 consumer_uuid=uuid,
                 allocations=request["allocations"],

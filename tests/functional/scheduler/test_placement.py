@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rtagent.errors import PlacementUnavailable
-from rtagent.placement.shared_queries import AT_ONCE
+from rtagent.placement.candidates import AT_ONCE
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.errors import NoValidHost
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until

@@ -21,8 +21,8 @@ from rtagent.placement.allocation_outbox import (
     POLL,
     SETTLED,
 )
-from rtagent.placement.client import current_request_id
 from rtagent.placement.outbox_groups import BACKLOG, BATCH
+from rtagent.placement.request_id import current_request_id
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import GUEST, LARGE, SMALL, facts

@@ -41,7 +41,7 @@ class Setup:
         for uuid in (SOURCE, TARGET):
             self.api.create_provider(uuid, f"p{uuid}")
             self.api.put_inventories(uuid, 0, {"VCPU": RECORD})
-        self.port = PlacementCandidates(lambda: self.api)  # type: ignore[return-value]  # enough to write
+        self.port = PlacementCandidates(lambda: self.api)
 
     def request(self, existing, number=2, at=TARGET):
         return AllocationRequest(

@@ -4,8 +4,8 @@ import pytest
 from oslo_context import context
 
 from rtagent.model.change import Change
-from rtagent.placement.client import current_request_id, use_request_id
 from rtagent.placement.mirror import request_id_of
+from rtagent.placement.request_id import current_request_id, use_request_id
 from tests.support.hosts import NOON, uid
 
 

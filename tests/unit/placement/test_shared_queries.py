@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.placement.shared_queries import SharedQueries
+from rtagent.placement.candidates import SharedQueries
 from rtagent.scheduler.candidate import Candidates
 from tests.servers.daemon import PATIENCE, wait_until
 

@@ -34,11 +34,11 @@ class HaltingPlacement(MemoryPlacement):
         self.go.clear()
         self.name = name
 
-    def _request(self, name, uuid=None):
+    def before(self, name, uuid=None):
         if name == self.name:
             self.halted.set()
             assert self.go.wait(LONG)
-        super()._request(name, uuid)
+        super().before(name, uuid)
 
 
 class Waiting:
