@@ -95,7 +95,8 @@ class Turn:
 
 class Loop:
     """A thread that repeats turns. Of several that are due, the one that was added first is the
-    most urgent and runs first. Thread-safe.
+    most urgent and runs first. One that is due again at once runs after the others that are due, so
+    that work without end does not keep them for ever. Thread-safe.
 
     A turn that raises is reported as a failure of the part ``<name>-thread``, and is repeated with
     back-off. The others go on.
@@ -111,6 +112,7 @@ class Loop:
         self._stopping = False
         self._turns: list[Turn] = []
         self._running = 0  # the index of the running turn
+        self._served: set[int] = set()  # that have run since no other turn was due
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         if turn is not None:
             self.add(name, turn)
@@ -132,12 +134,13 @@ class Loop:
             turn.wake()
 
     def give_way(self) -> None:
-        """Run the turns that are due and more urgent than the running one, which calls this between
-        two of its steps.
+        """Run once the turns that are due and more urgent than the running one, which calls this
+        between two of its steps.
         """
         running = self._running
-        while (index := self._most_urgent(running)) is not None:
-            self._run_turn(index)
+        for index in range(running):
+            if not self._stopping and self._turns[index].due <= self._clock.monotonic():
+                self._run_turn(index)
         self._running = running
 
     def ask_to_stop(self) -> None:
@@ -165,18 +168,19 @@ class Loop:
         while (index := self._wait()) is not None:
             self._run_turn(index)
 
-    def _most_urgent(self, end: int) -> int | None:
-        """Return the first turn before `end` that is due."""
+    def _most_urgent(self) -> int | None:
+        """Return the first turn that is due, of those that have not had their run."""
         now = self._clock.monotonic()
-        if self._stopping:
-            return None
-        return next((n for n, turn in enumerate(self._turns[:end]) if turn.due <= now), None)
+        due = [index for index, turn in enumerate(self._turns) if turn.due <= now]
+        if self._served.issuperset(due):
+            self._served.clear()
+        return next((index for index in due if index not in self._served), None)
 
     def _wait(self) -> int | None:
         """Wait until a turn is due, and return its index; None: the loop stops."""
         with self._changed:
             while not self._stopping:
-                if (index := self._most_urgent(len(self._turns))) is not None:
+                if (index := self._most_urgent()) is not None:
                     return index
                 first = min(range(len(self._turns)), key=lambda n: self._turns[n].due)
                 left = self._turns[first].due - self._clock.monotonic()
@@ -186,6 +190,7 @@ class Loop:
 
     def _run_turn(self, index: int) -> None:
         turn, self._running = self._turns[index], index
+        self._served.add(index)
         turn.since, turn.woken = self._clock.monotonic(), False
         try:
             rest = turn.run()

@@ -120,6 +120,35 @@ def test_turns_of_one_thread_run_in_the_order_of_their_urgency(world):
     assert world.notes.parts["failing-thread"] == "fail: ValueError('odd')"
 
 
+def test_urgent_work_without_end_does_not_keep_the_other_turns(world):
+    """Neither between two turns, nor while one gives way."""
+    loop, order, ended = Loop("work", None, world.clock, world.notes), [], threading.Event()
+
+    def endless():
+        order.append("endless")
+        if len(order) > 20:
+            ended.set()  # the others were not reached
+        return every(0.0)
+
+    def long():
+        order.append("long")
+        loop.give_way()
+        order.append("end")
+        return Rest()
+
+    def least():
+        order.append("least")
+        ended.set()
+        return Rest()
+
+    for run in (endless, long, least):
+        loop.add(run.__name__, run)
+    loop.start()
+    assert ended.wait(PATIENCE)
+    assert loop.stop(PATIENCE)
+    assert order[:5] == ["endless", "long", "endless", "end", "least"]
+
+
 def test_turn_that_lasts_is_overdue(world, loop, turns):
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
