@@ -70,19 +70,19 @@ class AllocationCalls:
             ) from error
 
     def turn(self) -> Rest:
-        """Make the calls that wait."""
+        """Make the call that waits longest. So a claim waits for one of them at most."""
+        if self._jobs.empty():
+            return Rest()
         use_request_id("")
-        while not self._jobs.empty():
-            job, instance_uuid, reason = self._jobs.get()
-            if not job.set_running_or_notify_cancel():
-                continue
+        job, instance_uuid, reason = self._jobs.get()
+        if job.set_running_or_notify_cancel():
             try:
                 self._delete(instance_uuid, reason)
             except BaseException as error:  # raised to the caller
                 job.set_exception(error)
             else:
                 job.set_result(None)
-        return Rest()
+        return Rest(at_most=0.0)
 
     @property
     def _state(self) -> NodeState:

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired, PlacementError
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.in_flight import THREADS
+from rtagent.service.allocation_calls import AllocationCalls
 from rtagent.service.allocation_writes import WAITING
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.placement import NoPlacement, Placement
@@ -122,6 +124,30 @@ def test_a_strict_claim_waits_for_no_more_than_one_request_of_a_refresh(waiting)
     requests = waiting.api.requests[before:]
     assert requests[:2] == ["aggregates", "put_consumer"]
     assert "inventories" in requests[2:]
+
+
+def test_a_turn_makes_one_of_the_calls_that_wait(world):
+    woken, answers, pool = threading.Semaphore(0), [], ThreadPoolExecutor()
+
+    class Busy(MemoryPlacement):
+        def before(self, name, uuid=None):
+            if name == "tree" and len(answers) < 3:
+                ask()
+            super().before(name, uuid)
+
+    api = Busy()
+    calls = AllocationCalls(world.context, api, world.node, woken.release)
+
+    def ask():
+        answers.append(pool.submit(calls.delete, str(uuid4()), DeletionReason.EVACUATED))
+        assert woken.acquire(timeout=LONG)
+
+    ask()
+    for turns in (1, 2, 3):
+        calls.turn()
+        assert api.requests.count("tree") == turns
+    assert [answer.result(LONG) for answer in answers] == [None] * 3
+    pool.shutdown()
 
 
 def test_a_stop_does_not_wait_for_a_hanging_request(waiting):
