@@ -78,12 +78,16 @@ class SqlServerStore:
             del row["beat"], row["owner"]
             # While no conductor works on an operation, it keeps its last owner's epoch.
             mine = update(server_operations).where(
-                _OPERATIONS.uuid == operation.uuid, _OPERATIONS.epoch == operation.epoch
+                _OPERATIONS.uuid == operation.uuid,
+                _OPERATIONS.epoch == operation.epoch,
+                _OPERATIONS.state == "running",
             )
             if not connection.execute(mine.values(**row, owner=operation.owner)).rowcount:
-                # A repetition of the call that has deleted this row.
+                # A repetition of the call that has finished it, or has deleted this row. Since
+                # then, other operations may have written the server.
+                known = _operation(connection, operation.uuid)
                 finished = deleted or operation.state != "running"
-                return finished and _operation(connection, operation.uuid) is None
+                return finished and (known is None or known == replace(operation, beat=known.beat))
             if server is not None and deleted:
                 _delete_server(connection, server)
             elif server is not None:

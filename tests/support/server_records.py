@@ -45,8 +45,9 @@ class MemoryServerStore:
     ) -> bool:
         with self._lock:
             known = self.operation(operation.uuid)
-            if known is None or known.epoch != operation.epoch:
-                return (deleted or operation.state != "running") and known is None
+            if known is None or (known.epoch, known.state) != (operation.epoch, "running"):
+                finished = deleted or operation.state != "running"
+                return finished and (known is None or known == replace(operation, beat=known.beat))
             self._put(replace(operation, beat=known.beat), None if deleted else server)
             if server is not None and deleted:
                 self._servers.pop(server.uuid, None)

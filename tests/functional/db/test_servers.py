@@ -65,6 +65,19 @@ def test_records_are_written_and_read(store):
     assert store.operations(server_uuid=uid(2)) == []
 
 
+def test_a_repeated_end_of_an_operation_leaves_what_others_have_written_since(store):
+    store.begin(operation(), server(), None)
+    done, built = operation(state="done"), server(vm_state="active", operation_uuid=None)
+    assert store.save(done, built)
+    stopping = replace(operation(), uuid=uid(31), kind="stop")
+    store.begin(stopping, replace(built, operation_uuid=uid(31)), built)
+    stopped = replace(built, vm_state="stopped")
+    assert store.save(replace(stopping, state="done"), stopped)
+    assert store.save(done, built)  # its answer was lost
+    assert not store.save(operation(step="claim"), built)
+    assert store.server(uid(1)) == stopped
+
+
 def test_a_server_has_one_operation(store):
     assert store.begin(operation(), server(), None) == "begun"
     second = replace(operation(), uuid=uid(31))
