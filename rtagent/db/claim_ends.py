@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, select
 
-from rtagent.db.claim_rows import CLAIMS
+from rtagent.db.claim_rows import CLAIMS, read_released
 from rtagent.db.schema import claim_events, claims, compute_nodes, migrations
 from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING, RELEASED
 from rtagent.model.claim_end import ClaimEnd
@@ -27,7 +27,7 @@ def read_ended(
     last: dict[str, Mapping[str, Any]] = {}
     damaged: set[str] = set()
     for row in _released(connection, node_uuid, sorted(owners)):
-        checked = CLAIMS.checked.read(row)
+        checked = read_released(row)
         owner = checked.values["owner_id"]
         if checked.faults:
             damaged.add(owner)

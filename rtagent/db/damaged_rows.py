@@ -17,6 +17,7 @@ from rtagent.db.schema import claim_units, compute_nodes
 from rtagent.db.store import SqlStore
 from rtagent.db.tables import DOMAINS, MIGRATIONS, OUTBOX
 from rtagent.db.transaction import Statement, Transactions
+from rtagent.errors import StoreUnavailable
 from rtagent.model.stored import Stored
 
 #: Tables whose rows may be damaged and accepted.
@@ -40,21 +41,33 @@ def accept(engine: Engine) -> None:
     deleted. Every row gets the digest of what it has now; one that cannot be read stays damaged.
     An agent that runs is fenced.
 
-    :raises StoreDamaged: StoreUnavailable:
+    :raises StoreDamaged:
+    :raises StoreUnavailable: also if an agent writes at the same time.
     """
     nodes = _nodes(engine)
     with Transactions(engine).write_repeatable() as connection:
         for stored in nodes:
+            _fence(connection, stored)
             _write_held(connection, stored)
         _delete_nameless(connection)
         for stored in nodes:
             _sign(connection, stored)
-        connection.execute(update(compute_nodes).values(epoch=compute_nodes.c.epoch + 1))
 
 
 def _nodes(engine: Engine) -> Sequence[Stored]:
     store = SqlStore(engine)
     return [store.load(record.node.uuid) for record in SqlNodes(engine).records()]
+
+
+def _fence(connection: Connection, stored: Stored) -> None:
+    """Raise the epoch of a node, if its rows are still those that were read."""
+    node = compute_nodes.c
+    same = node.epoch == stored.epoch, node.revision == stored.revision
+    raised = update(compute_nodes).where(node.uuid == stored.node.uuid, *same)
+    if connection.execute(raised.values(epoch=node.epoch + 1)).rowcount != 1:
+        raise StoreUnavailable(
+            f"the agent of node {stored.node.uuid} has written meanwhile: stop it, and repeat this"
+        )
 
 
 def _write_held(connection: Connection, stored: Stored) -> None:

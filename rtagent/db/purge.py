@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, Table, delete, func, or_, select
 
-from rtagent.db.claim_rows import CLAIMS
+from rtagent.db.claim_rows import CLAIMS, read_released
 from rtagent.db.node_documents import read_retention
 from rtagent.db.registry import database_now
 from rtagent.db.schema import claim_events, claims, operations
@@ -79,7 +79,7 @@ def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
             rows = connection.execute(chunk.where(claims.c.uuid > last)).all()
         if not rows:
             return damaged
-        damaged += [row[0] for row in rows if CLAIMS.checked.read(row).faults]
+        damaged += [row[0] for row in rows if read_released(row).faults]
         last = rows[-1][0]
 
 

@@ -42,7 +42,7 @@ def test_db_sync_upgrades_an_empty_database(rtagent: Rtagent):
         "oldest_writer": migrate.OLDEST,
     }
     first, *_ = rtagent("db", "history", "-f", "json").json
-    assert (first["version"], first["applied"]) == ("0001", True)
+    assert (first["version"], first["applied"]) == (migrate.BASE, True)
 
 
 def test_commands_work_on_the_schema_of_the_next_release(rtagent: Rtagent, database_url: str):

@@ -2,12 +2,13 @@
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, delete, select, update
 
 from rtagent.db.schema import claims
 from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected
 from rtagent.model.claim import ACTIVE
+from rtagent.model.retention import Retention
 from tests.support.stored_values import (
     NODE,
     changed,
@@ -66,3 +67,22 @@ def test_unreadable_claim_keeps_its_quantities_and_is_suspect(engine: Engine):
     assert "its record is damaged: document" in broken.suspect
     assert broken.usage == claim(1).usage
     assert broken.owner_id == claim(1).owner_id
+
+
+def test_released_claim_without_a_digest_stays_released(engine: Engine):
+    """Release 0.2.0 leaves released claims so, when damage is accepted."""
+    store = SqlStore(engine)
+    ended, lost = claim(1), claim(2)
+    state = commit(store, enrolled(store), created(ended, lost))
+    state = commit(store, state, released(replace(ended, revision=2)))
+    with engine.begin() as connection:
+        without_digest = update(claims).where(claims.c.uuid == ended.uuid)
+        connection.execute(without_digest.values(row_digest=None))
+        connection.execute(delete(claims).where(claims.c.uuid == lost.uuid))
+    stored = store.load(NODE.uuid)
+    assert stored.unknown
+    assert not stored.claims
+    assert set(store.ended(NODE.uuid, [ended.owner_id])) == {ended.owner_id}
+    store.purge(NODE.uuid, state.revision, Retention())
+    with engine.connect() as connection:
+        assert not connection.execute(select(claims)).all()

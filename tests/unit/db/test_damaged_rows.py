@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, Engine, event, text
 
+from rtagent.db.damaged_rows import accept
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
+from rtagent.errors import StoreUnavailable
 from rtagent.identity.enrollment import HeartbeatWatch, enroll
 from rtagent.model.node_state import NodeState
-from tests.support.stored_values import NODE
+from tests.support.stored_values import NODE, claim, created, released
+from tests.support.stores import commit, enrolled
 from tests.unit.db.damaged_stores import AGENT, fill, judge
 
 #: Tables whose rows the agent reads at its start.
@@ -127,3 +131,23 @@ def test_damaged_time_of_a_reboot_is_reported_and_set_aside(original: tuple[Path
             assert sentence.startswith("compute_nodes ")
             assert "(rebooted_at): it is set aside" in sentence
         assert (started.rebooted_at, repaired.damage) == (None, ())
+
+
+def test_rows_are_not_accepted_while_the_agent_writes_others(engine: Engine):
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), created(claim(1)))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE claims SET vcpus = vcpus + 1"))
+    writes = []
+
+    def write_between(connection: Connection) -> None:
+        if connection.get_execution_options().get("writes") and not writes:
+            writes.append(True)
+            commit(store, state, released(claim(1)))
+
+    event.listen(engine, "engine_connect", write_between)
+    with pytest.raises(StoreUnavailable, match="has written meanwhile"):
+        accept(engine)
+    stored = store.load(NODE.uuid)
+    assert writes
+    assert (stored.claims, stored.damage, stored.unknown) == ((), (), ())
