@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 
-from tests.servers.forked import ForkedProgram
-
 # Waits for the end of its standard input, which comes when the process with the other end dies.
 _REAPER = """
 read -r _
@@ -41,11 +39,15 @@ class Process:
         """:param forked: whether the command is a module and its arguments (`ForkedProgram`)."""
         self._stop_signal = stop_signal
         environment = {**os.environ, **environment}
-        self._popen = (
-            ForkedProgram(command[0], command[1:], environment, directory, log)
-            if forked
-            else _execute(command, environment, directory, log)
-        )
+        if forked:
+            # Nova's tests run with greenlets, where no process can be forked from another.
+            from tests.servers.forked import ForkedProgram
+
+            self._popen: ForkedProgram | subprocess.Popen[bytes] = ForkedProgram(
+                command[0], command[1:], environment, directory, log
+            )
+        else:
+            self._popen = _execute(command, environment, directory, log)
         self._reaper = subprocess.Popen(
             ["sh", "-c", _REAPER, "reaper", str(self.pid), stop_signal.name[3:], str(directory)],
             stdin=subprocess.PIPE,

@@ -1,16 +1,16 @@
 """The daemon with its clients, its broker and Placement."""
 
-import sqlite3
 import threading
 import uuid
-from contextlib import closing
 
 import oslo_messaging
 import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
+from sqlalchemy import create_engine, select, update
 
-from rtagent.db.node_records import ROSTERS
+from rtagent.db.claim_rows import CLAIMS
+from rtagent.db.schema import claims
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
@@ -68,13 +68,13 @@ def test_state_that_breaks_an_invariant_is_served_but_nothing_is_granted(daemon,
     daemon.start().wait_ready()
     uuid = claim(agent)
     daemon.kill()
-    with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
-        # As in a database that was written by an earlier release: the rows have no digests.
-        digests = ("row_digest", "host_digest", "inventories_digest", *ROSTERS.values())
-        database.execute(
-            "UPDATE compute_nodes SET " + ", ".join(f"{name} = NULL" for name in digests)
-        )
-        database.execute("UPDATE claims SET revision = 1000000, row_digest = NULL")
+    checked = CLAIMS.checked
+    engine = create_engine(f"sqlite:///{daemon.directory}/rtagent.sqlite")
+    with engine.begin() as connection:  # as by a defect: the row has its digest
+        connection.execute(update(claims).values(revision=1000000))
+        values = checked.read(connection.execute(select(*checked.selected)).one()).values
+        connection.execute(update(claims).values(row_digest=checked.digest(values)))
+    engine.dispose()
 
     daemon.start()
 
