@@ -87,7 +87,7 @@ class SqlServerStore:
                 # then, other operations may have written the server.
                 known = _operation(connection, operation.uuid)
                 finished = deleted or operation.state != "running"
-                return finished and (known is None or known == replace(operation, beat=known.beat))
+                return finished and (known is None or _is_same_end(known, operation))
             if server is not None and deleted:
                 _delete_server(connection, server)
             elif server is not None:
@@ -161,6 +161,11 @@ class SqlServerStore:
         ordered = query.order_by(_OPERATIONS.created_at, _OPERATIONS.uuid)
         with self._transactions.query() as connection:
             return [_owned(row) for row in connection.execute(ordered).all()]
+
+
+def _is_same_end(known: ServerOperation, operation: ServerOperation) -> bool:
+    """Whether the end of an operation is recorded: an epoch has one owner, who ends it once."""
+    return (known.epoch, known.state) == (operation.epoch, operation.state)
 
 
 def _server(connection: Connection, uuid: str) -> Server | None:

@@ -47,7 +47,11 @@ class MemoryServerStore:
             known = self.operation(operation.uuid)
             if known is None or (known.epoch, known.state) != (operation.epoch, "running"):
                 finished = deleted or operation.state != "running"
-                return finished and (known is None or known == replace(operation, beat=known.beat))
+                ended = known is None or (known.epoch, known.state) == (
+                    operation.epoch,
+                    operation.state,
+                )
+                return finished and ended
             self._put(replace(operation, beat=known.beat), None if deleted else server)
             if server is not None and deleted:
                 self._servers.pop(server.uuid, None)
