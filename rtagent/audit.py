@@ -158,8 +158,8 @@ class Auditor:
         observed count as touched and are left alone.
 
         After any error but `TrackerBusy`, and after an observation that is not complete, no claim
-        is created until another audit has observed the host. While devices could not be listed, no
-        claim gets any.
+        is created until another audit has observed the host and has written what it found. While
+        devices could not be listed, no claim gets any.
 
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
@@ -176,9 +176,10 @@ class Auditor:
             seconds = self._clock.monotonic() - began
             state, self.namespaces = self.tracker.snapshot(), seen.namespaces
             problems = (*_unknown(state, seen), *seen.problems, *device_problems(base, seen))
-            if seen.has_devices:
-                listed = seen.devices is not None
-                self.tracker.note_unlisted(None if listed else HypervisorUnavailable(_UNLISTED))
+            if seen.has_devices and seen.devices is None:
+                self.tracker.note_unlisted(HypervisorUnavailable(_UNLISTED))
+            elif seen.has_devices and not refused:
+                self.tracker.note_unlisted(None)
             if seen.devices is not None:
                 self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
@@ -190,7 +191,7 @@ class Auditor:
 
     @contextmanager
     def _observing(self) -> Iterator[None]:
-        """Let claims be created only if the block has observed the host, whatever else happens."""
+        """Let claims be created only if the block has observed the host, and has written that."""
         try:
             yield
         except TrackerBusy:  # the result of the audit before still holds
@@ -198,9 +199,11 @@ class Auditor:
         except Exception as error:
             self.tracker.note_unobserved(self._part, unobserved(error))
             raise
-        complete = self.last is not None and self.last.complete
-        why = None if complete else HypervisorUnavailable(_INCOMPLETE)
-        self.tracker.note_unobserved(self._part, why)
+        assert self.last is not None
+        if not self.last.complete:
+            self.tracker.note_unobserved(self._part, HypervisorUnavailable(_INCOMPLETE))
+        elif self.last.good:  # if nothing was written, the result of the audit before still holds
+            self.tracker.note_unobserved(self._part, None)
 
     def _end_wait(self) -> None:
         """Let guests that are not back count as missing, when their time is over."""

@@ -39,6 +39,8 @@ class DomainAudits:
         except (HypervisorUnavailable, StoreUnavailable, TrackerBusy) as error:
             self._reporter.log("warning", f"the domains are not compared: {error.message}")
             return every(self._backoff.pause())
+        if not summary.good:
+            return every(self._backoff.pause(summary.seconds))
         self._backoff.reset()
-        pause, is_done = max(GAP, summary.seconds), summary.good and not summary.skipped
-        return Rest(at_least=pause, at_most=max(pause, INTERVAL) if is_done else pause)
+        pause = max(GAP, summary.seconds)
+        return Rest(at_least=pause, at_most=pause if summary.skipped else max(pause, INTERVAL))

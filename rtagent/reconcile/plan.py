@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -59,7 +60,7 @@ def plan(
             _note_agreement(base, seen, owner, agreement)
         else:
             owner_steps.append(step)
-    for step in sorted(owner_steps, key=_frees):
+    for step in sorted(owner_steps, key=partial(_frees, base)):
         steps.append(step)
         for key in sorted(touched_devices(base, step) & devices.keys()):
             steps.append(replace(devices.pop(key), joined=True))
@@ -128,7 +129,13 @@ def _owner_step(
     )
 
 
-def _frees(step: Step) -> bool:
+def _frees(base: NodeState, step: Step) -> bool:
+    """Whether something may become available: also of a usage that changed, unless it is more
+    that is unknown.
+    """
+    before, after = base.domain_usages.get(step.key), step.domain_usage
+    if before is not None and after is not None:
+        return before.occupancy.unknown >= after.occupancy.unknown
     ended = any(transition.verb in ENDINGS for transition in step.transitions)
     return ended or step.removes_domain_usage
 

@@ -134,8 +134,9 @@ class Operations:
             check_not_draining(state)
             decision = rule(state, now)
             claims = decision.claims if isinstance(decision, Granted) else ()
-            if self.unlisted is not None and any(map(_has_devices, claims)):
-                raise self.unlisted.with_traceback(None)
+            # An audit may note another result at any moment.
+            if (error := self.unlisted) is not None and any(map(_has_devices, claims)):
+                raise error.with_traceback(None)
             return decision
 
         return admitted

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What is imported before a process is forked; other modules start with an interpreter.
 FORKED = ("rtagent.cmd.rtagentd", "rtagent.cmd.rtagent_scheduler")
 #: Variables that take effect at the start of an interpreter only.
-OF_A_START = {"LD_PRELOAD", "PYTHONPATH"}
+OF_A_START = {"LD_PRELOAD", "PYTHONHASHSEED", "PYTHONPATH"}
 
 #: Seconds; nothing takes as long, not even on a machine with other work.
 PATIENCE = 120.0

@@ -174,6 +174,31 @@ def test_audit_without_a_store_applies_nothing_and_reports_it(auditor, world, st
     assert auditor.run("periodic").orphans == 1
 
 
+def test_audit_that_writes_nothing_neither_begins_nor_ends_that_claims_are_created(
+    auditor, world, store
+):
+    def audit_without_a_store():
+        store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
+        assert auditor.run("periodic").complete
+        store.heal()
+        assert auditor.tracker.recover()
+
+    auditor.run("start")
+    world.start_domain(uid(1), 1, 512)
+    audit_without_a_store()
+    assert claim(auditor.tracker)
+    world.incomplete, world.unlisted = True, True
+    auditor.run("periodic")
+    world.incomplete, world.unlisted = False, False
+    world.start_domain(uid(2), 1, 512)
+    audit_without_a_store()
+    assert auditor.tracker.unlisted
+    with pytest.raises(HypervisorUnavailable):
+        claim(auditor.tracker)
+    auditor.run("periodic")
+    assert claim(auditor.tracker) and not auditor.tracker.unlisted
+
+
 def test_claim_that_is_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
     auditor.run("start")
     tracker = auditor.tracker

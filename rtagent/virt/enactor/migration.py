@@ -63,13 +63,18 @@ class Migration:
                 self._migrate(domain, claims, check)
             except (libvirt.libvirtError, Refused):
                 if not self._has_arrived(domain.uuid):
-                    if self._dest.state(domain.uuid) == "absent":
-                        self._dest.remove_mdevs(domain.node_devices, check)
+                    self._remove_mdevs(domain, check)
                     raise
         elif self._dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
+            self._remove_mdevs(domain, check)  # of an earlier call
             raise Refused(f"it is {state} at the source, and does not run at the destination")
         if self._source.state(domain.uuid) == "stopped":
             self._source.undefine(domain.uuid, claims, check)
+
+    def _remove_mdevs(self, domain: GuestDomain, check: Check) -> None:
+        """Remove the mediated devices at the destination, if the guest did not come."""
+        if self._dest.state(domain.uuid) == "absent":
+            self._dest.remove_mdevs(domain.node_devices, check)
 
     def _has_arrived(self, server_uuid: str) -> bool:
         """Return whether the guest runs at the destination only, although libvirt failed after

@@ -189,3 +189,17 @@ def _hostdev(address: str) -> str:
     its = f"domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'"
     source = f"<source><address {its}/></source>"
     return f"<hostdev mode='subsystem' type='pci' managed='yes'>{source}</hostdev>"
+
+
+def test_an_interpreter_with_other_hashes_finds_what_another_one_wrote_and_ends(daemon, agent):
+    """Forked daemons have the same hashes, and no interpreter of their own that ends."""
+    claim = agent.instance_claim(CONTEXT, instance("gpu:1,vf:2"))
+    agent.activate_claim(CONTEXT, claim_uuid=claim["uuid"])
+    run(daemon, claim["owner_id"], claim)
+    for seed in ("1", "2"):
+        before = live(agent, claim)
+        assert daemon.terminate() == 0
+        daemon.start(PYTHONHASHSEED=seed).wait_ready()
+        assert live(agent, claim) == before
+        assert daemon.count_logged("damaged") == 0
+    assert daemon.terminate() == 0

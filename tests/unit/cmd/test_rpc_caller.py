@@ -1,8 +1,11 @@
+from types import SimpleNamespace
+
+import oslo_messaging
 import pytest
 from oslo_config import cfg
 
-from rtagent.cmd.rpc_caller import agent_caller, scheduler_caller
-from rtagent.errors import ConfigError
+from rtagent.cmd.rpc_caller import RpcCaller, agent_caller, scheduler_caller
+from rtagent.errors import ConfigError, RtAgentError
 from rtagent.rpc.transport import get_transport
 
 
@@ -30,3 +33,16 @@ def test_a_call_that_the_cap_forbids_names_the_option():
     with pytest.raises(ConfigError, match=r"\[upgrade_levels\] scheduler = 0\.9"):
         scheduler.call("get_aggregates")
     scheduler.close()
+
+
+@pytest.mark.parametrize("error", ["NoSuchMethod", "UnsupportedVersion"])
+def test_a_method_that_an_earlier_release_does_not_have_is_named(error):
+    def drain_node(_context):
+        raise oslo_messaging.RemoteError(error, "of the server")
+
+    earlier = SimpleNamespace(drain_node=drain_node)
+    caller = RpcCaller(capped(), lambda _: earlier, "rtagent.cn1", "rtagentd", 1)
+    refusal = "^rtagent.cn1 serves an earlier release, without drain_node: upgrade it$"
+    with pytest.raises(RtAgentError, match=refusal):
+        caller.call("drain_node")
+    caller.close()

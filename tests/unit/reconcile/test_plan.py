@@ -54,6 +54,14 @@ def test_suspect_claim_is_trusted_when_its_domain_is_back():
     assert after.claims[CLAIM].suspect is None
 
 
+def test_what_is_unknown_is_recorded_before_what_is_not_unknown_any_more():
+    orphan, other = domain(uid(8)), domain(uid(9))
+    unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
+    before, _ = audited(host(), seen(replace(orphan, occupancy=unknown), other))
+    steps = plan(before, seen(orphan, replace(other, occupancy=unknown)), frozenset())
+    assert [step.key for step in steps] == [uid(9), uid(8)]
+
+
 def test_building_claim_without_a_domain_is_left_alone():
     assert plan(building(), seen(), frozenset()) == ()
 

@@ -1,5 +1,7 @@
 """Operations: one effect for each operation id, and what a repeat is answered."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
@@ -13,11 +15,16 @@ from rtagent.errors import (
     InvalidRequest,
 )
 from rtagent.model.claim import ACTIVE
+from rtagent.model.decision import Granted
 from rtagent.model.instance import InstanceUpdate
+from rtagent.ports import NullReporter
+from rtagent.state.operations import Operations
+from rtagent.state.witness import MemoryWitness
+from rtagent.state.writer import StateWriter
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
-from tests.support.hosts import NODE, call, request, uid
-from tests.support.trackers import claim, release, tracker_on
+from tests.support.hosts import NODE, NOON, ManualClock, call, request, uid
+from tests.support.trackers import claim, enroll, release, tracker_on
 
 
 @pytest.fixture
@@ -138,3 +145,18 @@ def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
     for operation in (one, one, call("set_service")):
         tracker.once(operation, lambda: effects.append(1))
     assert len(effects) == 2
+
+
+def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided():
+    store, clock, reporter = MemoryStore(), ManualClock(), NullReporter()
+    writer = StateWriter(store, clock, enroll(store), reporter, MemoryWitness(), 10.0, 5.0)
+    operations = Operations(writer, store, clock, reporter)
+    operations.unlisted = HypervisorUnavailable("they could not be listed")
+
+    def claims():
+        operations.unlisted = None
+        yield SimpleNamespace(pci=("a device",))
+
+    rule = operations.admitted(lambda *_: Granted(call().change(NOON), claims()))
+    with pytest.raises(HypervisorUnavailable):
+        rule(writer.published.current, clock.now())

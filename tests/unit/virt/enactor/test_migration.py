@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import unchecked
+from rtagent.virt.enactor.hosts import Refused, unchecked
 from rtagent.virt.enactor.migration import Migration
 from rtagent.virt.libvirt.document import parse
 from tests.support.guests import VGPU, guest_domain
@@ -83,5 +83,15 @@ def test_refused_migration_leaves_no_mediated_device_at_the_destination(most):
     source, dest = Virt(domain), Virt(mdevs=["mdev_of_another_guest"], most=most)
     here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
     with pytest.raises(libvirt.libvirtError):
+        Migration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
+    assert dest.mdevs == ["mdev_of_another_guest"]
+
+
+def test_repeated_migration_of_a_guest_that_runs_no_more_leaves_none_either():
+    domain = guest_domain(resources=(VGPU,))
+    source, dest = Virt(), Virt(mdevs=["mdev_of_another_guest"])
+    here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
+    there.create_mdevs(domain.node_devices, unchecked)  # by an earlier call, which was killed
+    with pytest.raises(Refused):
         Migration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
     assert dest.mdevs == ["mdev_of_another_guest"]
