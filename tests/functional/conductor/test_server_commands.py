@@ -170,7 +170,9 @@ def test_a_server_lives(cloud, server):
     assert cloud.rtagent("revert", "web", "-f", "json").json["memory_mb"] == 512
     assert (cloud.claims(server), cloud.guests(server)) == ([("hv1", "active")], ["hv1"])
 
-    arrived = cloud.rtagent("migrate", "--live", "web", "--host", "hv2", "-f", "json").json
+    arrived = cloud.rtagent("migrate", "--live", "web", "--host", "hv2", "-f", "json")
+    assert arrived.code == Exit.OK, arrived.err
+    arrived = arrived.json
     assert (arrived["vm_state"], arrived["host"]) == ("active", "hv2")
     cloud.rtagent("migrate", "web")
     assert cloud.rtagent("confirm", "web", "-f", "json").json["host"] == "hv1"
