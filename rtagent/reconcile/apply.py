@@ -18,6 +18,8 @@ from rtagent.reconcile.evacuated import evacuation_records
 from rtagent.reconcile.plan import is_left_to_calls
 from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
 
+CAUSE = "audit"
+
 
 def found_drift(before: NodeState, change: Change) -> tuple[Notification, ...]:
     """Return an event for each difference that the change records and that was not known before."""
@@ -41,9 +43,6 @@ def found_drift(before: NodeState, change: Change) -> tuple[Notification, ...]:
         for drift in drifts(before.fold(change), owners)
         if drift not in known
     )
-
-
-CAUSE = "audit"
 
 
 def apply(
