@@ -50,6 +50,8 @@ MAX_RESOURCES = 16_384
 MAX_CPU_INFO = 2**16
 #: Instances on the host.
 MAX_INSTANCES = 4096
+#: The most claims that end between two reports and are named.
+MAX_ENDED = 4096
 
 #: The number of owners, by host CPU.
 _OfCpus = Annotated[Mapping[Count, Positive], Meta(max_length=MAX_CPUS)]
@@ -143,6 +145,8 @@ class HostReport(Document, frozen=True, kw_only=True):
     :ivar counters: Nova's statistics. :ivar disk_available_least: GB.
     :ivar up: the agent grants claims; :ivar why_not: else the reason.
     :ivar claims: uuids of the live claims, by which assumed claims are confirmed.
+    :ivar ended: uuids of the claims that have ended since the report before. Another message need
+        not have named them, so assumed claims end by this one.
     :ivar page_url: of the agent's own pages, or "". It is text: an agent may report anything.
     :ivar unknown: the running domains of which something is unknown, with that alone.
     """
@@ -164,6 +168,7 @@ class HostReport(Document, frozen=True, kw_only=True):
     claims: Annotated[tuple[Uuid, ...], Meta(max_length=4 * MAX_INSTANCES)] = ()
     instances_digest: Name = ""
     instances_revision: Count = 0
+    ended: Annotated[tuple[Uuid, ...], Meta(max_length=MAX_ENDED)] = ()
     page_url: Name = ""
     unknown: Members[DomainUsage] = ()
 

@@ -102,6 +102,7 @@ class HostTable:
         """Use a report, unless it is older than the one in use. :param down: see `Times`."""
         if host.is_old(report) and not host.disproves(report, seen, down):
             self.counts["old"] += 1
+            self._end(host, report.ended)
             return
         description = self._descriptions.find(report)
         if description is None:
@@ -112,7 +113,14 @@ class HostTable:
             host.use(report, description, aggregates, next(self._versions))
             self._descriptions.replace(before, report.digest, description)
             self.counts["accepted"] += 1
+        self._end(host, report.ended)
         host.reported(seen)
+
+    def _end(self, host: TrackedHost, ended: Collection[str]) -> None:
+        """Count claims that have ended no more."""
+        left = {uuid: each for uuid, each in host.assumed.items() if uuid not in ended}
+        if len(left) < len(host.assumed):
+            host.change(next(self._versions), assumed=left)
 
     def use_instances(
         self,

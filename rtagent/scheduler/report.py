@@ -81,6 +81,7 @@ def report_of(
     instances_revision: int = 0,
     number: int = 0,
     page_url: str = "",
+    ended: tuple[str, ...] = (),
 ) -> HostReport:
     """Return the report of a state, without the description.
 
@@ -105,6 +106,7 @@ def report_of(
         instances_digest=instances_digest,
         instances_revision=instances_revision,
         page_url=page_url,
+        ended=ended,
         unknown=tuple(_unknown(state)),
     )
 

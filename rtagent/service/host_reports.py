@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -12,8 +13,9 @@ from msgspec.structs import replace
 from rtagent.api.address import page_url
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
+from rtagent.model.change import Change
 from rtagent.model.host_bounds import beyond_bounds, beyond_instances
-from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
+from rtagent.model.host_report import MAX_ENDED, HostDescription, HostReport, InstanceInfo
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.rpc import casts
@@ -90,6 +92,8 @@ class HostReports:
         self._changed, self._failed = True, False
         self._lock = threading.Lock()
         self._wanted: _Wanted | None = None
+        #: Uuids of the claims that have ended since the last report.
+        self._ended = deque[str](maxlen=MAX_ENDED)
         self._described: _Described | None = None
         self._instances = _SentInstances()
         #: The state of the service in the last report, and how often it has changed.
@@ -102,6 +106,12 @@ class HostReports:
     def attach(self, wake: Callable[[], None]) -> None:
         """:param wake: wakes the thread."""
         self._wake = wake
+
+    def listener(self, _: NodeState, changes: Sequence[Change]) -> None:
+        """Report a change of the state."""
+        with self._lock:
+            self._ended.extend(claim.uuid for change in changes for claim in change.ends)
+        self.changed()
 
     def changed(self) -> None:
         """Report soon. Cheap: it is called for every change of the state."""
@@ -172,6 +182,7 @@ class HostReports:
         closed = self._admission.why_closed
         why_not = "" if closed is None else closed.message
         report = self._report(state, described.digest, why_not)
+        report = replace(report, ended=self._take_ended())
         if described.digest != self._reported or (wanted is not None and wanted.description):
             report = replace(report, description=described.description)
             self._reported = described.digest
@@ -224,6 +235,12 @@ class HostReports:
                 return None
             self._wanted = None
             return wanted
+
+    def _take_ended(self) -> tuple[str, ...]:
+        with self._lock:
+            ended = tuple(self._ended)
+            self._ended.clear()
+            return ended
 
     @property
     def _next(self) -> float:

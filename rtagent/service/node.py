@@ -349,7 +349,7 @@ class NodeAgent:
         self._telemetry.timeline.changed(changes)
         if self._claim_log.add(changes):
             self._loops["log"].wake()
-        self._host_reports.changed()
+        self._host_reports.listener(state, changes)
         if self._notifications.on:
             self._loops["notifications"].wake()
         if self._events.tail.wanted:

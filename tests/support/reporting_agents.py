@@ -39,6 +39,7 @@ class ReportingAgent:
         self.number = 0
         self._sent: dict[str, InstanceInfo] = {}
         self._described = ""
+        self._ended: tuple[str, ...] = ()
 
     @property
     def uuid(self) -> str:
@@ -56,6 +57,7 @@ class ReportingAgent:
         decision = claims.end(self.state, claim_uuid, "release", call("release_claim"), NOON)
         assert isinstance(decision, Granted)
         self.state = self.state.fold(decision.change)
+        self._ended += (claim_uuid,)
 
     def restart(self) -> None:
         """Start again: a new epoch, with messages that are numbered from 1 again."""
@@ -97,7 +99,9 @@ class ReportingAgent:
             digest,
             instances_digest=instances_digest(self._sent),
             instances_revision=self.number,
+            ended=self._ended,
         )
+        self._ended = ()
         new = digest != self._described
         self._described = digest
         return replace(report, **{"description": description if new else None, **fields})

@@ -605,11 +605,29 @@ def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(vi
     agent.claim(asked, operation)
     granted = agent.messages()[:-1]  # its report is lost
     agent.release(operation)
-    *gone, report = agent.messages()
-    deliver(manager, report)
+    *gone, _ = agent.messages()  # this one, too
+    deliver(manager, agent.report())
     assert view.host(agent).vcpus_used == 1  # nothing shows yet that it was granted
     deliver(manager, *granted, *gone)
     assert view.host(agent).vcpus_used == 0
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_claim_that_no_message_names_ends_by_the_report(view, manager, overtaken):
+    agent = reported(view)
+    asked, operation = request(1, 64, owner=uid(1)), uid()
+    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    agent.claim(asked, operation)
+    agent.release(operation)
+    messages = agent.messages()
+    if overtaken:
+        agent.claim(request(1, 64))
+        messages = [*agent.messages(), *messages]
+    deliver(manager, *messages)
+    assert view.host(agent).vcpus_used == int(overtaken)
+    assert uid(1) not in view.host(agent).instances
+    assert manager.counts["confirmed"] == 1
+    assert not manager.forget_claim(operation)
 
 
 def test_claim_whose_units_another_owner_got_is_counted_without_them(view, manager):

@@ -58,7 +58,7 @@ class Reporting:
             lambda: self.metrics,
         )
         self.reports.attach(self.wake)
-        world.tracker.listen(lambda state, changes: self.reports.changed())
+        world.tracker.listen(self.reports.listener)
 
     def wake(self):
         self.woken += 1
@@ -142,7 +142,9 @@ def test_changes_of_one_interval_are_one_report(reporting):
     named = instances_from(update, arguments["instances"])
     assert {info.uuid for info in named} == {claim.owner_id for claim in claims[1:]}
     assert report_in([last]).claims == tuple(sorted(claim.uuid for claim in claims[1:]))
+    assert report_in([last]).ended == (claims[0].uuid,)
     assert reporting.turn() == []
+    assert report_in(reporting.turn(HEARTBEAT)).ended == ()
 
 
 def test_instances_that_left_are_named_or_the_list_is_sent(reporting):
