@@ -1,4 +1,4 @@
-"""A conductor that makes random operations, until it is killed.
+"""A conductor that makes random operations, until it is killed or asked to end.
 
 ``python -m tests.chaos.conductors --config-file FILE SEED NUMBER``: all conductors have the same
 servers. Each one also takes over what others seem to have given up.
@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -20,7 +21,7 @@ from rtagent.errors import RtAgentError
 from rtagent.model.flavor import Flavor
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import ServerOperation
-from tests.chaos.conductors.opening import STEP, opened
+from tests.chaos.conductors.opening import ENDS, STEP, opened
 
 #: With fewer servers, another one is built.
 SERVERS = 3
@@ -65,10 +66,10 @@ def log(operation: ServerOperation) -> None:
 
 
 def main(config_file: str, seed: str, number: str) -> None:
-    rng = random.Random(f"conductor {seed} {number}")
-    while True:
+    rng, ends = random.Random(f"conductor {seed} {number}"), Path(config_file).with_name(ENDS)
+    while not ends.exists():
         with suppress(RtAgentError), opened(config_file, log) as conductor:
-            while True:
+            while not ends.exists():
                 with suppress(RtAgentError):
                     if rng.random() < 0.3:
                         take_over(conductor)

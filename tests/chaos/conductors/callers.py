@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from rtagent.errors import RtAgentError
 from tests.chaos.callers.step import Step
-from tests.chaos.conductors.opening import opened
+from tests.chaos.conductors.opening import ENDS, opened
 from tests.chaos.world.conductors import ConductorWorld
+from tests.chaos.world.part import DaemonPart
+from tests.servers.daemon import wait_until
+
+#: Seconds within which a conductor ends its operation, when nothing is at fault.
+ENDED = 60.0
 
 
 class ConductorCallers:
@@ -20,17 +26,27 @@ class ConductorCallers:
 
     def start(self) -> None:
         for part in self._world.conductors.values():
+            _ends(part).unlink(missing_ok=True)
             part.process.start()
 
     resume = start
 
     def pause(self) -> list[str]:
-        """Kill the conductors, wherever they are. Return an empty list: none is waited for."""
-        for part in self._world.conductors.values():
-            part.process.kill()
+        """End the conductors after the operations that they make, and kill what does not end.
+
+        Return an empty list: their operations are finished by another one.
+        """
+        parts = self._world.conductors.values()
+        for part in parts:
+            _ends(part).touch()
+        with suppress(TimeoutError):
+            wait_until(lambda: not any(part.process.running for part in parts), ENDED)
+        self.close()
         return []
 
-    close = pause
+    def close(self) -> None:
+        for part in self._world.conductors.values():
+            part.process.kill()
 
     def settle(self, timeout: float) -> Sequence[Step]:
         """Finish every operation. Return those that are not finished in time."""
@@ -53,3 +69,7 @@ class ConductorCallers:
 
     def check(self) -> None:
         """Do nothing: a conductor that ends is a fault of its own."""
+
+
+def _ends(part: DaemonPart) -> Path:
+    return part.daemon.config_file.with_name(ENDS)

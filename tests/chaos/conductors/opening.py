@@ -19,6 +19,8 @@ from rtagent.embedded import SystemClock
 
 #: A line in the log of a conductor about a step begins with this.
 STEP = "step "
+#: A conductor ends after its operation when its directory has a file with this name.
+ENDS = "ends"
 
 
 @contextmanager

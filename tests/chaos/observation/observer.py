@@ -53,6 +53,12 @@ class Observer:
             for host in self._world.agents
         }
 
+    def consumers(self, host: str) -> set[str]:
+        """Return the consumers with allocations on a host."""
+        uuid = self.api(host).get_node(CONTEXT)["node"]["uuid"]
+        providers = self._placement(uuid).values()
+        return {consumer for each in providers for consumer in each["allocations"]}
+
     def read(self) -> None:
         """Read everything, in place of what was read before and is not recorded."""
         self._read = {}

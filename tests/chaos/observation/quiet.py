@@ -14,6 +14,7 @@ from tests.chaos.conductors.callers import ConductorCallers
 from tests.chaos.history import History
 from tests.chaos.observation.observer import CONTEXT, Observer
 from tests.chaos.observation.orphans import delete_orphans
+from tests.chaos.world.conductors import ConductorWorld
 from tests.chaos.world.part import DaemonPart
 from tests.chaos.world.world import World
 
@@ -103,6 +104,11 @@ class Quiet:
                 f"the allocations of {host} are not written",
                 partial(self._unwritten, host, compared),
             )
+        if isinstance(self._world, ConductorWorld):
+            for host in self._world.agents:
+                self._until(
+                    deadline, f"{host} has allocations of no claim", partial(self._left, host)
+                )
         return not self.stuck
 
     def _orphaned(self, host: str) -> str:
@@ -110,6 +116,17 @@ class Quiet:
         if not delete_orphans(self._world.local_agent(host).daemon.config_file):
             self._world.restored.discard(host)
         return ""
+
+    def _left(self, host: str) -> str:
+        """Delete the allocations of a selection whose conductor was killed, so that nobody
+        withdrew them: if the agent shows them. Return "" if there are none.
+        """
+        claims = self._observer.claims()[host]
+        known = {claim[of] for claim in claims for of in ("owner_id", "migration_uuid")}
+        left = self._observer.consumers(host) - known
+        if left:
+            delete_orphans(self._world.local_agent(host).daemon.config_file)
+        return ", ".join(sorted(left))
 
     def _unwritten(self, host: str, compared: list[str]) -> str:
         """Return "" when allocations are written, were compared with claims, and still are.
