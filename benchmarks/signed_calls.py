@@ -17,7 +17,7 @@ from benchmarks.claims_rpc import CALLERS
 from benchmarks.figure import Figure
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.keys import PublicKey, keys_text
+from rtagent.rpc.trust.keys import keys_text
 from rtagent.rpc.trust.private_key import PrivateKey
 
 #: How many turns the two daemons take.
@@ -83,15 +83,10 @@ def _claim(bench: Bench, name: str, options: dict[str, object], client: dict[str
 def _keys(directory: Path) -> tuple[Path, Path]:
     """Write a keys file and a private key, and return their paths."""
     key, now = PrivateKey.generate("bench"), datetime.now(UTC)
-    entry = PublicKey(
-        name=key.name,
-        public_key=key.public_key,
-        roles=("conductor",),
-        not_before=now - timedelta(days=1),
-        not_after=now + timedelta(days=1),
-    )
-    keys, private = directory / "keys.yaml", directory / "bench.pem"
+    day = timedelta(days=1)
+    entry = key.public(["conductor"], (now - day, now + day))
+    keys, private = directory / "keys.json", directory / "bench.jwk"
     keys.write_text(keys_text([entry]))
-    private.write_text(key.pem())
+    private.write_text(key.text())
     private.chmod(0o600)
     return keys, private

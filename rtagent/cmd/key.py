@@ -62,7 +62,7 @@ class KeyGenerate(Show):
         parser.add_argument(
             "--output",
             type=Path,
-            help="The file for the private key, which must not exist. Default: NAME.pem, here.",
+            help="The file for the private key, which must not exist. Default: NAME.jwk, here.",
         )
         return parser
 
@@ -70,7 +70,7 @@ class KeyGenerate(Show):
         path = _path(self.app.client)
         key = PrivateKey.generate(parsed_args.name)
         entry = _entry(key, parsed_args)
-        private = parsed_args.output or Path(f"{key.name}.pem")
+        private = parsed_args.output or Path(f"{key.name}.jwk")
         try:
             with alone(path):
                 _add(path, entry, private, key)
@@ -134,14 +134,8 @@ def _entry(key: PrivateKey, parsed_args: argparse.Namespace) -> PublicKey:
     if ("agent" in roles) != (parsed_args.host is not None):
         raise RtAgentError("--host must be given with --role agent, and only with it")
     now = datetime.now(UTC).replace(microsecond=0)
-    return PublicKey(
-        name=key.name,
-        public_key=key.public_key,
-        roles=roles,
-        not_before=now - EARLIER,
-        not_after=now + timedelta(days=parsed_args.days),
-        host=parsed_args.host,
-    )
+    until = now + timedelta(days=parsed_args.days)
+    return key.public(roles, (now - EARLIER, until), parsed_args.host)
 
 
 def _add(path: Path, entry: PublicKey, private: Path, key: PrivateKey) -> None:
@@ -163,7 +157,7 @@ def _write_private(path: Path, key: PrivateKey) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w") as file:
-            file.write(key.pem())
+            file.write(key.text())
             file.flush()
             os.fsync(file.fileno())
     except OSError as exc:

@@ -21,17 +21,17 @@ OPTS = [
         "keys_file",
         mutable=True,
         help="""
-The YAML file with the public keys of all callers, and with the roles of each one. ``rtagent key
-generate`` adds an entry, ``rtagent key revoke`` removes one, and SIGHUP reads the file again.
-Unset: no signature is accepted.
+The file with the public keys of all callers, a JSON Web Key Set, and with the roles of each one.
+``rtagent key generate`` adds a key, ``rtagent key revoke`` removes one, and SIGHUP reads the file
+again. Unset: no signature is accepted.
 """,
     ),
     cfg.StrOpt(
         "signing_key",
         mutable=True,
         help="""
-The PEM file with the private key that signs the calls and the replies of this program, as
-``rtagent key generate`` writes it. Other users must not be able to read it. Unset: calls are not
+The file with the private key that signs the calls and the replies of this program, a JSON Web Key,
+as ``rtagent key generate`` writes it. Other users must not be able to read it. Unset: calls are not
 signed.
 """,
     ),

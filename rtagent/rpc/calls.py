@@ -20,8 +20,8 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.roles import READER
 from rtagent.rpc.transport import ERROR_MODULES
 from rtagent.rpc.trust.credentials import credentials, new_nonce
-from rtagent.rpc.trust.signature import arguments_digest
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, not_verified, verified
+from rtagent.rpc.trust.token import arguments_digest
 
 #: Seconds before the first repetition; each wait is twice as long as the one before.
 FIRST_WAIT = 0.5

@@ -17,8 +17,8 @@ MAX_ROLES = 100
 
 #: The fields of a call's proof, see `Proof`.
 SIGNATURE, NONCE = "signature", "reply_nonce"
-#: The length of these fields, in characters.
-MAX_PROOF = 1024
+#: The length of these fields, in characters: the name of a server has 255 at most.
+MAX_PROOF = 2048
 #: The field in which a server adds the name of the queue that gets the reply, see `Incoming`.
 REPLY_QUEUE = "reply_queue"
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from rtagent.rpc.trust.keys import KeyRing
 from rtagent.rpc.trust.private_key import PrivateKey
-from rtagent.rpc.trust.signature import CallText, arguments_digest, sign
+from rtagent.rpc.trust.token import CallClaims, arguments_digest, proved
 
 SCALARS = (
     st.none()
@@ -27,6 +30,8 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 KEY = PrivateKey.generate("nova")
+YEARS = (datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC))
+_, PUBLIC = KeyRing([KEY.public(["conductor"], YEARS)]).get("nova") or pytest.fail("no key")
 
 
 def reordered(value: Any, data: st.DataObject) -> Any:
@@ -77,28 +82,19 @@ def test_numbers_as_keys_have_the_digest_of_their_texts(pages: dict[int, int]):
     assert arguments_digest(sent) == arguments_digest(received)
 
 
-def text(fields: tuple[str, ...], issued_at: int) -> CallText:
-    topic, method, server, operation_id, digest, nonce, key = fields
-    return CallText(
-        topic=topic,
-        method=method,
-        server=server,
-        operation_id=operation_id,
-        digest=digest,
-        nonce=nonce,
-        key=key,
-        issued_at=issued_at,
-        attempt="a",
-    )
+def claims(fields: tuple[str, ...], iat: float) -> CallClaims:
+    aud, method, digest, nonce, jti = fields
+    return CallClaims(aud=aud, method=method, digest=digest, nonce=nonce, iat=iat, jti=jti)
 
 
-FIELDS = st.tuples(st.tuples(*[TEXTS] * 7), st.integers(0, 2**53))
+FIELDS = st.tuples(st.tuples(*[TEXTS] * 5), st.floats(0, 2**53))
 
 
 @given(FIELDS, FIELDS)
-def test_different_calls_never_have_the_same_signed_text(
-    one: tuple[tuple[str, ...], int], other: tuple[tuple[str, ...], int]
+def test_different_calls_never_have_the_same_token(
+    one: tuple[tuple[str, ...], float], other: tuple[tuple[str, ...], float]
 ):
     assume(one != other)
-    assert text(*one).encoded() != text(*other).encoded()
-    assert sign(KEY, text(*one)) != sign(KEY, text(*other))
+    tokens = [KEY.token(claims(*each)) for each in (one, other)]
+    assert tokens[0] != tokens[1]
+    assert [proved(token, PUBLIC, CallClaims) for token in tokens] == [claims(*one), claims(*other)]

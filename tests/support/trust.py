@@ -18,7 +18,7 @@ from rtagent.conf.rpc import Rpc
 from rtagent.rpc.context import CallContext, Proof
 from rtagent.rpc.trust.keys import PublicKey, keys_text
 from rtagent.rpc.trust.private_key import PrivateKey
-from rtagent.rpc.trust.signature import CallText, arguments_digest, milliseconds, sign
+from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.support.hosts import uid
 
 #: A certificate is valid for this time, unless it has expired.
@@ -80,7 +80,7 @@ class KeyFiles:
     """A keys file, and the files of private keys in its directory. :ivar path: of the keys file."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory, self.path = directory, directory / "keys.yaml"
+        self._directory, self.path = directory, directory / "keys.json"
         self._entries: dict[str, PublicKey] = {}
         self._write()
 
@@ -93,16 +93,9 @@ class KeyFiles:
     ) -> PrivateKey:
         """Make a key, valid from and until these times from now on."""
         key, now = PrivateKey.generate(name), datetime.now(UTC).replace(microsecond=0)
-        self.file(name).write_text(key.pem())
+        self.file(name).write_text(key.text())
         self.file(name).chmod(0o600)
-        self._entries[name] = PublicKey(
-            name=name,
-            public_key=key.public_key,
-            roles=roles,
-            not_before=now + valid[0],
-            not_after=now + valid[1],
-            host=host,
-        )
+        self._entries[name] = key.public(roles, (now + valid[0], now + valid[1]), host)
         self._write()
         return key
 
@@ -113,7 +106,7 @@ class KeyFiles:
 
     def file(self, name: str) -> Path:
         """The file of a private key."""
-        return self._directory / f"{name}.pem"
+        return self._directory / f"{name}.jwk"
 
     def options(self, name: str | None = None, **more: Any) -> dict[str, object]:
         """The options of ``[rpc]`` of a program that signs with a key."""
@@ -133,22 +126,19 @@ def signed_context(
 ) -> CallContext:
     """The context of a signed call of ``release_claim`` on host-1.
 
-    :param changed: fields of the text that are signed in place of the right ones.
+    :param changed: claims that are signed in place of the right ones.
     """
-    text = CallText(
+    claims = CallClaims(
         **{
-            "topic": "rtagent",
+            "aud": "rtagent.host-1",
             "method": "release_claim",
-            "server": "host-1",
-            "operation_id": document.get("operation_id", ""),
             "digest": arguments_digest(document),
             "nonce": "",
-            "key": key.name,
-            "issued_at": milliseconds(now),
-            "attempt": uid(),
+            "iat": now.timestamp(),
+            "jti": uid(),
             **changed,
         }
     )
     context = CallContext(user_id="said", roles=["operator"], overwrite=False)
-    context.proof = Proof(signature=sign(key, text))
+    context.proof = Proof(signature=key.token(claims))
     return context

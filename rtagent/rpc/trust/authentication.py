@@ -16,14 +16,7 @@ from rtagent.rpc.method import Method
 from rtagent.rpc.trust.caller import Caller, unsigned_caller
 from rtagent.rpc.trust.keys import is_name, read_ring
 from rtagent.rpc.trust.replays import Replays, served_once
-from rtagent.rpc.trust.signature import (
-    CallText,
-    Signature,
-    arguments_digest,
-    is_genuine,
-    milliseconds,
-    parse_signature,
-)
+from rtagent.rpc.trust.token import CallClaims, arguments_digest, key_name, proved
 
 #: The method that needs no signature: by its reply a caller learns the server's time, and whether
 #: the message broker can be used.
@@ -80,54 +73,45 @@ class Authentication:
         self, proof: Proof, method: str, document: Mapping[str, Any], window: float
     ) -> Caller:
         try:
-            signature = parse_signature(proof.signature)
-            digest = arguments_digest(document)
+            digest, name = arguments_digest(document), key_name(proof.signature)
         except ValueError:
             raise _invalid(method, "it, or an argument, is malformed") from None
-        key = signature.key
-        if not is_name(key) or (found := self._ring.get(key)) is None:
-            shown = key if is_name(key) else "that it names"
+        if not is_name(name) or (found := self._ring.get(name)) is None:
+            shown = name if is_name(name) else "that it names"
             reason = f"{self._host} does not know the key {shown}: add it to [rpc] keys_file there"
-            raise _invalid(method, reason, key)
+            raise _invalid(method, reason, name)
         entry, public = found
-        # These checks cost little, so they come before the verification.
-        self._check_server(method, signature)
-        self._check_time(method, signature, window)
-        if why := entry.why_unusable(self._clock.now()):
-            raise _invalid(method, f"{why}: make a new one with rtagent key generate", key)
-        text = CallText(
-            topic=self._topic,
-            method=method,
-            server=signature.server,
-            operation_id=operation_id(document),
-            digest=digest,
-            nonce=proof.nonce,
-            key=key,
-            issued_at=signature.issued_at,
-            attempt=signature.attempt,
-        )
         # A refusal counts against nobody: whoever cannot prove a name could lock out its owner. It
         # costs no more than any call that is refused.
-        if not is_genuine(public, text, signature.value):
-            raise _invalid(method, f"it is not that of the key {key} for this call", key)
-        if why := self._replays.why_refused(text, window, self._now):
-            raise _invalid(method, f"{self._host} {why}", key)
-        return Caller(name=key, roles=frozenset(entry.roles), proved=True, host=entry.host)
+        try:
+            said = proved(proof.signature, public, CallClaims)
+        except ValueError:
+            said = None
+        if said is None or (said.method, said.digest, said.nonce) != (method, digest, proof.nonce):
+            raise _invalid(method, f"it is not that of the key {name} for this call", name)
+        self._check_server(said, name)
+        self._check_time(said, name, window)
+        if why := entry.why_unusable(self._clock.now()):
+            raise _invalid(method, f"{why}: make a new one with rtagent key generate", name)
+        if why := self._replays.why_refused(name, said, window, self._now):
+            raise _invalid(method, f"{self._host} {why}", name)
+        return Caller(name=name, roles=frozenset(entry.roles), proved=True, host=entry.host)
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
 
-    def _check_server(self, method: str, signature: Signature) -> None:
-        if not signature.server and method in self._for_one_server:
+    def _check_server(self, said: CallClaims, key: str) -> None:
+        topic, method = self._topic, said.method
+        if said.aud == topic and method in self._for_one_server:
             reason = f"it is for any server, which is not enough for {method}: sign it for"
-            raise _invalid(method, f"{reason} {self._host}", signature.key)
-        if signature.server not in ("", self._host):
-            reason = f"it is for {signature.server}, and this is {self._host}"
-            raise _invalid(method, reason, signature.key)
+            raise _invalid(method, f"{reason} {self._host}", key)
+        if said.aud not in (topic, f"{topic}.{self._host}"):
+            reason = f"it is for {said.aud}, and this is {topic}.{self._host}"
+            raise _invalid(method, reason, key)
 
-    def _check_time(self, method: str, signature: Signature, window: float) -> None:
+    def _check_time(self, said: CallClaims, key: str, window: float) -> None:
         """Refuse a signature that may be a replay."""
-        skew = (signature.issued_at - milliseconds(self._clock.now())) / 1000
+        skew = said.iat - self._now()
         if abs(skew) <= window:
             return
         when = "behind" if skew < 0 else "ahead of"
@@ -135,13 +119,7 @@ class Authentication:
             f"it was made {abs(skew):.3f} s {when} the clock of {self._host}, and [rpc]"
             f" signature_window is {window:g} s: synchronise both clocks, or it is a replay"
         )
-        raise _invalid(method, reason, signature.key, skew)
-
-
-def operation_id(document: Mapping[str, Any]) -> str:
-    """Return the operation id of arguments; "": they have none."""
-    found = document.get("operation_id")
-    return found if isinstance(found, str) else ""
+        raise _invalid(said.method, reason, key, skew)
 
 
 def _invalid(

@@ -17,10 +17,9 @@ from oslo_log import log
 
 from rtagent.errors import ConfigError
 from rtagent.rpc.context import OutgoingContext, Proof
-from rtagent.rpc.trust.authentication import operation_id
 from rtagent.rpc.trust.keys import KeyRing, read_ring
 from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
-from rtagent.rpc.trust.signature import CallText, arguments_digest, sign
+from rtagent.rpc.trust.token import CallClaims, arguments_digest
 
 LOG = log.getLogger(__name__)
 
@@ -65,18 +64,15 @@ class Credentials:
         key = self.key
         if key is None:
             return OutgoingContext(context, Proof(nonce=nonce))
-        text = CallText(
-            topic=topic,
+        claims = CallClaims(
+            aud=f"{topic}.{server}" if server else topic,
             method=method,
-            server=server,
-            operation_id=operation_id(document),
             digest=arguments_digest(document),
             nonce=nonce,
-            key=key.name,
-            issued_at=time.time_ns() // 1_000_000,
-            attempt=secrets.token_hex(8),
+            iat=round(time.time(), 3),
+            jti=secrets.token_hex(8),
         )
-        return OutgoingContext(context, Proof(signature=sign(key, text), nonce=nonce))
+        return OutgoingContext(context, Proof(signature=key.token(claims), nonce=nonce))
 
     def _read(self) -> tuple[PrivateKey | None, KeyRing]:
         path = self._conf.rpc.signing_key

@@ -1,60 +1,88 @@
-"""PrivateKey: the key that signs the calls and replies of one program."""
+"""PrivateKey: the JSON Web Key (RFC 7517) that signs the calls and replies of one program."""
 
 from __future__ import annotations
 
-import base64
-import re
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from rtagent.conf.rpc import GROUP
 from rtagent.errors import ConfigError
-from rtagent.rpc.trust.keys import is_name, read_file
+from rtagent.model.base import Value
+from rtagent.model.converter import Converter
+from rtagent.rpc.trust.keys import COORDINATE, NAME, PublicKey, json_of, read_file
+from rtagent.rpc.trust.token import CallClaims, ReplyClaims, sign
 
 if TYPE_CHECKING:  # see `keys`
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    pass
 
 #: The size of a file in bytes.
 MAX_SIZE = 2**16
-#: The line before the PEM block, which says the name of the key.
-_LINE = re.compile(r"^rtagent key (\S+)$", re.MULTILINE)
+
+
+class _Jwk(Value, frozen=True, kw_only=True):
+    """:ivar d: the secret. Other members, which other programs write, are ignored."""
+
+    kid: Annotated[str, Meta(pattern=NAME)]
+    kty: Literal["OKP"]
+    crv: Literal["Ed25519"]
+    x: Annotated[str, Meta(pattern=COORDINATE)]
+    d: Annotated[str, Meta(pattern=COORDINATE)]
+
+
+_keys = Converter(_Jwk)
 
 
 class PrivateKey:
-    """:ivar name: of the key in the keys file."""
+    """:ivar name: of the key in the keys file. :ivar public_key: as the keys file has it."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
-        self.name, self._key = name, key
+    def __init__(self, jwk: _Jwk) -> None:
+        """:raises jwt.InvalidKeyError: the public key is not that of the secret."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from jwt.algorithms import OKPAlgorithm
+
+        key = OKPAlgorithm.from_jwk(msgspec.structs.asdict(jwk))
+        assert isinstance(key, Ed25519PrivateKey)
+        self.name, self.public_key = jwk.kid, jwk.x
+        self._jwk, self._key = jwk, key
 
     @classmethod
     def generate(cls, name: str) -> PrivateKey:
         """Return a new key."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from jwt.algorithms import OKPAlgorithm
 
-        return cls(name, Ed25519PrivateKey.generate())
+        made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
+        return cls(_keys.convert({**made, "kid": name}))
 
-    @property
-    def public_key(self) -> str:
-        """The raw public key, in base64."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        raw = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-        return base64.b64encode(raw).decode()
-
-    def pem(self) -> str:
-        """Return the text of the file, which is a secret."""
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
+    def public(
+        self, roles: Sequence[str], times: tuple[datetime, datetime], host: str | None = None
+    ) -> PublicKey:
+        """Return the entry for the keys file. :param times: from when, and until when it is valid.
+        :param host: see `PublicKey`.
+        """
+        return PublicKey(
+            name=self.name,
+            kty=self._jwk.kty,
+            crv=self._jwk.crv,
+            public_key=self.public_key,
+            roles=tuple(roles),
+            not_before=times[0],
+            not_after=times[1],
+            host=host,
         )
 
-        block = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return f"rtagent key {self.name}\n{block.decode()}"
+    def text(self) -> str:
+        """Return the text of the file, which is a secret."""
+        return msgspec.json.format(msgspec.json.encode(self._jwk)).decode() + "\n"
 
-    def sign(self, text: bytes) -> bytes:
-        """Return the signature of a text."""
-        return self._key.sign(text)
+    def token(self, claims: CallClaims | ReplyClaims) -> str:
+        """Return the token that proves a call or a reply."""
+        return sign(self.name, self._key, claims)
 
 
 def read_private_key(path: str) -> PrivateKey:
@@ -66,25 +94,13 @@ def read_private_key(path: str) -> PrivateKey:
         raise _refused(path, f"cannot be read: {why}; rtagent key generate makes it") from exc
     if mode & stat.S_IRWXO:
         raise _refused(path, "every user may read or write it: chmod o-rwx, or replace the key")
-    named = _LINE.search(text)
-    if named is None or not is_name(named[1]):
-        rule = "has no line 'rtagent key NAME' before its PEM block: rtagent key generate writes it"
-        raise _refused(path, rule)
-    return PrivateKey(named[1], _loaded(path, text))
-
-
-def _loaded(path: str, text: str) -> Ed25519PrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from jwt import InvalidKeyError
 
     try:
-        key = load_pem_private_key(text.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
-        raise _refused(path, "is not a private key in PEM without a password") from exc
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _refused(path, "is not an Ed25519 key: rtagent key generate makes one")
-    return key
+        return PrivateKey(_keys.convert(json_of(text)))
+    except (ValueError, msgspec.ValidationError, InvalidKeyError) as exc:
+        rule = f"is not an Ed25519 key as a JSON Web Key: {exc}; rtagent key generate makes one"
+        raise _refused(path, rule) from exc
 
 
 def _refused(path: str, rule: str) -> ConfigError:

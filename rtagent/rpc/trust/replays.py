@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 
+import msgspec
+
 from rtagent.rpc.method import Method
 from rtagent.rpc.roles import ANY
-from rtagent.rpc.trust.signature import CallText
+from rtagent.rpc.trust.token import CallClaims
 
 #: Times that are no more than this apart form one span, in milliseconds.
 GAP = 300_000
@@ -120,30 +122,32 @@ class Replays:
     def __len__(self) -> int:
         return self._count
 
-    def why_refused(self, text: CallText, window: float, now: Callable[[], float]) -> str:
+    def why_refused(
+        self, key: str, said: CallClaims, window: float, now: Callable[[], float]
+    ) -> str:
         """Return why a call is refused; "": it was not seen before, and is remembered.
 
-        :param text: that has a genuine signature. :param window: the seconds for which that is
-            valid. :param now: returns the time, in seconds since 1970.
+        :param key: by which it is proved. :param said: by its token. :param window: the seconds for
+            which that is valid. :param now: returns the time, in seconds since 1970.
         """
-        if text.method not in self._methods:
+        if said.method not in self._methods:
             return ""
-        digest = hashlib.sha256(text.encoded()).digest()
+        digest, issued_at = hashlib.sha256(msgspec.json.encode(said)).digest(), said.issued_at
         with self._lock:
             # With the lock: no other thread has forgotten calls as of a later time.
             expired = (now() - window) * 1000
-            calls = self._keys.setdefault(text.key, _Calls())
+            calls = self._keys.setdefault(key, _Calls())
             self._count -= calls.forget_until(expired)
-            if text.issued_at < expired:  # it was not, before its signature was verified
+            if issued_at < expired:  # it was not, before its signature was verified
                 return EXPIRED
             if digest in calls.known:
                 return SERVED
-            if text.issued_at in calls.forgotten:
+            if issued_at in calls.forgotten:
                 return FORGOTTEN
             if self._count >= self._most:
                 self._make_place(expired)
             calls.known.add(digest)
-            heappush(calls.ordered, (text.issued_at, digest))
+            heappush(calls.ordered, (issued_at, digest))
             self._count += 1
             return ""
 

@@ -18,7 +18,7 @@ from typing import Any
 from rtagent.rpc.context import Proof
 from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.trust.private_key import PrivateKey
-from rtagent.rpc.trust.signature import CallText, arguments_digest, sign
+from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.chaos.callers import flavors
 from tests.chaos.callers.hostile_recorder import HostileStep
 from tests.chaos.callers.step import Life
@@ -74,18 +74,15 @@ def _step(rng: random.Random, hosts: Sequence[str]) -> HostileStep:
 
 def _signed(rng: random.Random, step: HostileStep, key: PrivateKey, age: float) -> HostileStep:
     """Return the call with a signature. :param age: of the signature, in seconds."""
-    text = CallText(
-        topic=TOPIC,
+    claims = CallClaims(
+        aud=f"{TOPIC}.{step.host}",
         method=step.method,
-        server=step.host,
-        operation_id=step.operation_id or "",
         digest=arguments_digest(_document(step)),
         nonce="",
-        key=key.name,
-        issued_at=int((time.time() - age) * 1000),
-        attempt=flavors.new_uuid(rng),
+        iat=time.time() - age,
+        jti=flavors.new_uuid(rng),
     )
-    return replace(step, proof=Proof(signature=sign(key, text)))
+    return replace(step, proof=Proof(signature=key.token(claims)))
 
 
 def _document(step: HostileStep) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class RevokedKey(Fault):
     def begin(self, world: World, random: Random) -> None:
         assert world.keys is not None
         self.target = one_agent(world, random)
-        spoiled = world.agents[self.target].directory / "spoiled_keys.yaml"
+        spoiled = world.agents[self.target].directory / "spoiled_keys.json"
         keys = read_keys(str(world.keys.files.path))
         spoiled.write_text(keys_text(tuple(self._spoiled(keys))))
         self._read(world, str(spoiled))

@@ -15,7 +15,8 @@ from oslo_context.context import RequestContext
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.signature import parse_signature
+from rtagent.rpc.trust.keys import read_ring
+from rtagent.rpc.trust.token import CallClaims, proved
 from tests.servers import RabbitMQ
 from tests.support.hosts import uid
 from tests.support.scheduler_rpc import spec
@@ -25,12 +26,12 @@ CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
 
 
 class Peer:
-    """Takes the calls of schedulers. :ivar signed: the server in each signature, by method."""
+    """Takes the calls of schedulers. :ivar tokens: by method."""
 
     target = oslo_messaging.Target(version="1.2")
 
     def __init__(self) -> None:
-        self.signed: dict[str, str] = {}
+        self.tokens: dict[str, str] = {}
 
     def ping(self, context: dict[str, Any]) -> Any:
         return {"host": "s1"}
@@ -42,7 +43,7 @@ class Peer:
         self._note("select_destinations", context)
 
     def _note(self, method: str, context: dict[str, Any]) -> None:
-        self.signed[method] = parse_signature(context["signature"]).server
+        self.tokens[method] = context["signature"]
 
 
 def test_a_signed_change_is_for_one_scheduler_and_a_selection_for_any(
@@ -70,4 +71,9 @@ def test_a_signed_change_is_for_one_scheduler_and_a_selection_for_any(
         server.stop()
         server.wait()
         transport.cleanup()
-    assert peer.signed == {"force_down_service": "s1", "select_destinations": ""}
+    found = read_ring(str(files.path)).get("ops")
+    assert found is not None
+    signed_for = {
+        name: proved(each, found[1], CallClaims).aud for name, each in peer.tokens.items()
+    }
+    assert signed_for == {"force_down_service": "scheduler.s1", "select_destinations": "scheduler"}

@@ -168,8 +168,8 @@ def test_a_change_that_is_signed_for_any_scheduler_is_refused(site: Site):
 def test_forged_calls_with_the_reply_queue_of_a_caller_do_not_lock_it_out(
     site: Site, tmp_path: Path
 ):
-    forged, before = tmp_path / "forged.pem", site.refused(site.daemon)
-    forged.write_text(PrivateKey.generate("nova").pem())
+    forged, before = tmp_path / "forged.jwk", site.refused(site.daemon)
+    forged.write_text(PrivateKey.generate("nova").text())
     forged.chmod(0o600)
     transport = site.transport("nova")  # it has one reply queue
     caller, true = AgentAPI(transport, site.host, timeout=30, attempts=1), site.files.file("nova")

@@ -1,5 +1,6 @@
 """``rtagent key``: the files that it writes, and what it refuses."""
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tests.functional.cli.shell import Run, run
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    return tmp_path / "keys.yaml"
+    return tmp_path / "keys.json"
 
 
 @pytest.fixture
@@ -31,11 +32,10 @@ def rtagent(tmp_path: Path, keys: Path) -> Iterator[Run]:
 def test_generated_key_has_a_private_file_and_a_public_entry(rtagent: Run, keys: Path):
     made = rtagent("key", "generate", "nova", "--role", "conductor", "--role", "reader")
     assert made.code == 0, made.err
-    private = keys.with_name("nova.pem")
+    private = keys.with_name("nova.jwk")
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert "nova.pem" in made.out
-    assert "PRIVATE" not in made.out + made.err
-    assert private.read_text().splitlines()[2] not in made.out + made.err + keys.read_text()
+    assert "nova.jwk" in made.out
+    assert json.loads(private.read_text())["d"] not in made.out + made.err + keys.read_text()
     [entry] = read_keys(str(keys))
     assert (entry.name, entry.roles) == ("nova", ("conductor", "reader"))
     assert entry.public_key == read_private_key(str(private)).public_key
@@ -74,8 +74,8 @@ def test_keys_are_added_listed_and_revoked(rtagent: Run, keys: Path, tmp_path: P
         ("nova --role agent", "rtagent: --host must be given with --role agent"),
         ("nova --role reader --host cn1", "rtagent: --host must be given with --role agent"),
         ("ops --role reader", "has a key ops: rtagent key revoke removes it"),
-        ("nova --role reader --output ops.pem", "File exists; --output names another file"),
-        ("nova --role reader --output no/a.pem", "No such file or directory; --output names"),
+        ("nova --role reader --output ops.jwk", "File exists; --output names another file"),
+        ("nova --role reader --output no/a.jwk", "No such file or directory; --output names"),
     ],
     ids=["no-host", "host", "name", "exists", "directory"],
 )
@@ -95,12 +95,12 @@ def test_a_link_stays_and_a_new_file_has_the_group_of_its_directory(
     shared.mkdir()
     if os.geteuid() == 0:
         os.chown(shared, -1, os.getegid() + 1)
-    keys.symlink_to(shared / "all.yaml")
+    keys.symlink_to(shared / "all.json")
     for words in ("generate nova --role reader", "generate eve --role reader", "revoke eve"):
         assert rtagent("key", *words.split()).code == 0
     assert keys.is_symlink()
-    assert [each.name for each in read_keys(str(shared / "all.yaml"))] == ["nova"]
-    assert (shared / "all.yaml").stat().st_gid == shared.stat().st_gid
+    assert [each.name for each in read_keys(str(shared / "all.json"))] == ["nova"]
+    assert (shared / "all.json").stat().st_gid == shared.stat().st_gid
 
 
 def test_without_the_option_the_command_says_which_one_is_needed(tmp_path: Path):

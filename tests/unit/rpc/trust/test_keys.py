@@ -1,31 +1,33 @@
 """The keys file and the file of a private key: what is accepted, and what a refusal says."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rtagent.errors import ConfigError
 from rtagent.rpc.trust.keys import MAX_SIZE, keys_text, read_keys, read_ring
 from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
+from rtagent.rpc.trust.token import ReplyClaims, proved
 from tests.support.trust import KeyFiles
 
 PUBLIC = PrivateKey.generate("any").public_key
 GOOD = {
-    "name": "nova",
-    "public_key": PUBLIC,
-    "roles": "[conductor]",
+    "kid": "nova",
+    "kty": "OKP",
+    "crv": "Ed25519",
+    "x": PUBLIC,
+    "roles": ["conductor"],
     "not_before": "2026-01-01T00:00:00Z",
     "not_after": "2027-01-01T00:00:00Z",
 }
 
 
-def entry(**changed: str | None) -> str:
-    fields = {name: value for name, value in {**GOOD, **changed}.items() if value is not None}
-    first, *others = (f"{name}: {value}" for name, value in fields.items())
-    return "\n  ".join([f"- {first}", *others])
+def entry(**changed: object) -> str:
+    members = {**GOOD, **changed}
+    return json.dumps({name: value for name, value in members.items() if value is not None})
 
 
 def refusal(path: Path, text: str) -> str:
@@ -48,60 +50,58 @@ def test_written_keys_are_read_again(tmp_path: Path):
 @pytest.mark.parametrize(
     "changed, rule",
     [
-        ({"name": "a b"}, "entry 1 (a b): name: must have 1 to 64 letters"),
-        ({"public_key": "AAAA"}, "entry 1 (nova): public_key: must be a raw Ed25519 key"),
-        ({"public_key": "not base64"}, "public_key: must be a raw Ed25519 key of 32 bytes"),
-        ({"public_key": "[x]"}, "public_key: must be a raw Ed25519 key of 32 bytes"),
-        ({"public_key": None}, "entry 1 (nova): public_key: is missing"),
-        ({"roles": "[admin]"}, "roles: must be a list of one or more of reader, conductor,"),
-        ({"roles": "[]"}, "roles: must be a list of one or more of reader, conductor,"),
-        ({"roles": "reader"}, "roles: must be a list of one or more of reader, conductor,"),
-        ({"not_before": "yesterday"}, "not_before: must be a time in UTC such as 2026-01-31T0"),
-        ({"not_after": "2026-02-30T00:00:00Z"}, "not_after: must be a time in UTC such as 202"),
-        ({"not_after": GOOD["not_before"]}, "not_after: must be later than not_before"),
-        ({"roles": "[agent]"}, "host: a key with the role agent must have it, and no other key"),
+        ({"kid": "a b"}, "matching regex '^[A-Za-z0-9._-]{1,64}\\\\Z' - at `$.keys[0].kid`"),
+        ({"x": "AAAA"}, "- at `$.keys[0].x`"),
+        ({"x": ["x"]}, "Expected `str`, got `array` - at `$.keys[0].x`"),
+        ({"x": None}, "Object missing required field `x` - at `$.keys[0]`"),
+        ({"x": PUBLIC[:-1] + "B"}, "- at `$.keys[0].x`"),
+        ({"kty": "EC"}, "Invalid enum value 'EC' - at `$.keys[0].kty`"),
+        ({"roles": ["admin"]}, "key nova: roles: 'admin' is none of reader, conductor,"),
+        ({"roles": []}, "Expected `array` of length >= 1 - at `$.keys[0].roles`"),
+        ({"roles": "reader"}, "Expected `array`, got `str` - at `$.keys[0].roles`"),
+        ({"not_before": "yesterday"}, "Invalid RFC3339 encoded datetime - at `$.keys[0].not_bef"),
+        ({"not_before": "2026-01-01T00:00:00"}, "Expected `datetime` with a timezone component"),
+        ({"not_after": "2026-02-30T00:00:00Z"}, "Invalid RFC3339 encoded datetime - at `$.keys["),
+        ({"not_after": GOOD["not_before"]}, "key nova: not_after: must be later than not_before"),
+        ({"roles": ["agent"]}, "host: a key with the role agent must have it, and no other key"),
         ({"host": "cn1"}, "host: a key with the role agent must have it, and no other key"),
-        ({"roles": "[agent]", "host": '"a b"'}, "host: must be the [DEFAULT] host of an agent"),
-        ({"comment": "x"}, "comment: is not a field of a key: remove it"),
+        ({"roles": ["agent"], "host": "a b"}, "- at `$.keys[0].host`"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_mistake_in_an_entry_names_path_entry_field_and_remedy(
-    tmp_path: Path, changed: dict[str, str | None], rule: str
+def test_mistake_in_a_key_names_path_key_member_and_rule(
+    tmp_path: Path, changed: dict[str, object], rule: str
 ):
-    path = tmp_path / "keys.yaml"
-    message = refusal(path, f"keys:\n{entry(**changed)}\n")
+    path = tmp_path / "keys.json"
+    message = refusal(path, f'{{"keys": [{entry(**changed)}]}}')
     assert rule in message
     assert f"[rpc] keys_file = {path}" in message
-    assert "entry 1" in message
 
 
 @pytest.mark.parametrize(
     "text, rule",
     [
-        ("", "must have the list keys, and nothing else"),
-        ("keys: x\n", "keys must be a list"),
-        ("keys: []\nmore: 1\n", "must have the list keys, and nothing else"),
-        ("keys: [\n", "is not YAML"),
-        ("keys: [x]\n", "entry 1: must have the fields name, public_key, roles"),
-        (f"keys:\n{entry()}\n{entry()}\n", "entry 2 (nova): name: another entry has it, too"),
+        ("", "is not JSON: Expecting value"),
+        ('{"keys": 1}', "Expected `array`, got `int` - at `$.keys`"),
+        ("{}", "Object missing required field `keys`"),
+        ('{"keys": [', "is not JSON: Expecting value"),
+        ('{"keys": ["x"]}', "Expected `object`, got `str` - at `$.keys[0]`"),
+        (f'{{"keys": [{entry()}, {entry()}]}}', "key nova: kid: another key has it, too"),
         (
-            f"keys:\n{entry()}\n{entry(name='other')}\n",
-            "entry 2 (other): public_key: the entry nova has it, too",
+            f'{{"keys": [{entry()}, {entry(kid="other")}]}}',
+            "key other: x: the key nova has it, too",
         ),
-        (f"keys:\n{entry()}\nkeys: []\n", "is not YAML: a name occurs twice in a mapping"),
-        (f"keys:\n{entry()}\n  roles: [operator]\n", "a name occurs twice in a mapping"),
-        ("keys: " + "[" * 1_000_000, "is not YAML: it has more than 20 levels"),
-        ("keys:\n" + "- " * 1_000_000, "is not YAML: it has more than 20 levels"),
+        (f'{{"keys": [{entry()}], "keys": []}}', "a member occurs twice in an object"),
+        (f'{{"keys": [{entry()[:-1]}, "roles": ["operator"]}}]}}', "a member occurs twice"),
+        ('{"keys": ' + "[" * 1_000_000, "is not JSON: it has too many levels"),
         ("#" * (MAX_SIZE + 1), f"cannot be read: it has more than {MAX_SIZE} bytes"),
     ],
     ids=[
-        *("empty", "text", "more", "yaml", "entry", "name", "key"),
-        *("keys twice", "field twice", "deep", "deep list", "large"),
+        *("empty", "number", "none", "json", "text", "name", "key"),
+        *("keys twice", "member twice", "deep", "large"),
     ],
 )
 def test_mistake_in_the_file_says_the_rule(tmp_path: Path, text: str, rule: str):
-    assert rule in refusal(tmp_path / "keys.yaml", text)
+    assert rule in refusal(tmp_path / "keys.json", text)
 
 
 def test_keys_file_that_others_may_write_or_that_is_missing_is_refused(tmp_path: Path):
@@ -110,7 +110,7 @@ def test_keys_file_that_others_may_write_or_that_is_missing_is_refused(tmp_path:
     with pytest.raises(ConfigError, match="every user may write it: chmod o-w"):
         read_keys(str(files.path))
     with pytest.raises(ConfigError, match="No such file or directory; rtagent key generate"):
-        read_keys(str(tmp_path / "missing.yaml"))
+        read_keys(str(tmp_path / "missing.json"))
     assert read_ring(None).get("nova") is None
 
 
@@ -128,31 +128,36 @@ def test_private_key_signs_for_its_name(tmp_path: Path):
     made = files.add("nova", "conductor")
     key = read_private_key(str(files.file("nova")))
     assert (key.name, key.public_key) == ("nova", made.public_key)
-    assert key.sign(b"text") == made.sign(b"text")
+    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", reply={"a": 1})
+    _, public = read_ring(str(files.path)).get("nova") or pytest.fail("no key")
+    assert proved(key.token(said), public, ReplyClaims) == said
 
 
 @pytest.mark.parametrize(
     "change, rule",
     [
-        (lambda pem: pem.partition("\n")[2], "has no line 'rtagent key NAME' before its PEM"),
-        (lambda pem: pem.replace("nova", "a/b"), "has no line 'rtagent key NAME' before its PEM"),
-        (lambda pem: pem[:60], "is not a private key in PEM without a password"),
+        ({"kid": None}, "Object missing required field `kid`"),
+        ({"kid": "a/b"}, "- at `$.kid`"),
+        ({"d": "AAAA"}, "- at `$.d`"),
+        ({"x": PUBLIC}, "Public key does not match private key"),
+        ({"crv": "Ed448"}, "Invalid enum value 'Ed448' - at `$.crv`"),
     ],
-    ids=["no name", "bad name", "cut"],
 )
-def test_wrong_private_key_says_what_to_do(tmp_path: Path, change, rule: str):
-    path = tmp_path / "nova.pem"
-    path.write_text(change(PrivateKey.generate("nova").pem()))
+def test_wrong_private_key_says_what_to_do(tmp_path: Path, change: dict[str, str], rule: str):
+    path = tmp_path / "nova.jwk"
+    members = {**json.loads(PrivateKey.generate("nova").text()), **change}
+    path.write_text(json.dumps({name: value for name, value in members.items() if value}))
     path.chmod(0o600)
     with pytest.raises(ConfigError) as refused:
         read_private_key(str(path))
-    assert f"[rpc] signing_key = {path}: {rule}" in refused.value.message
+    assert f"[rpc] signing_key = {path}: is not an Ed25519 key as" in refused.value.message
+    assert f"{rule}; rtagent key generate makes one" in refused.value.message
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602], ids=["readable", "writable"])
 def test_private_key_of_everybody_is_refused(tmp_path: Path, mode: int):
-    path = tmp_path / "nova.pem"
-    path.write_text(PrivateKey.generate("nova").pem())
+    path = tmp_path / "nova.jwk"
+    path.write_text(PrivateKey.generate("nova").text())
     path.chmod(mode)
     with pytest.raises(ConfigError, match="every user may read or write it: chmod o-rwx"):
         read_private_key(str(path))
@@ -160,10 +165,9 @@ def test_private_key_of_everybody_is_refused(tmp_path: Path, mode: int):
     assert read_private_key(str(path)).name == "nova"
 
 
-def test_many_keys_are_read_by_libyaml_and_once_for_all_parts_of_a_program(tmp_path: Path):
+def test_keys_are_read_once_for_all_parts_of_a_program(tmp_path: Path):
     files = KeyFiles(tmp_path)
     files.add("nova", "conductor")
-    assert hasattr(yaml, "CBaseLoader")  # without it, a reload with 1000 keys takes 0.3 s
     first, again = read_keys(str(files.path)), read_keys(str(files.path))
     assert first[0] is again[0]
     files.add("late", "conductor")

@@ -21,7 +21,7 @@ from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.credentials import Credentials
 from rtagent.rpc.trust.replays import EXPIRED, FORGOTTEN, SERVED, Replays, served_once
-from rtagent.rpc.trust.signature import CallText
+from rtagent.rpc.trust.token import CallClaims
 from tests.support.hosts import ManualClock
 from tests.support.trust import KeyFiles, signed_context
 
@@ -30,23 +30,15 @@ READ = "get_aggregates"
 DOCUMENT = {"aggregate": "fast"}
 
 
-def text(issued_at: int, method: str = METHOD, key: str = "ops", attempt: str = "a") -> CallText:
-    return CallText(
-        topic="scheduler",
-        method=method,
-        server="",
-        operation_id="",
-        digest="d",
-        nonce="",
-        key=key,
-        issued_at=issued_at,
-        attempt=attempt,
-    )
+def said(issued_at: int, method: str = METHOD, attempt: str = "a") -> CallClaims:
+    """:param issued_at: milliseconds."""
+    iat = issued_at / 1000
+    return CallClaims(aud="scheduler", method=method, digest="d", nonce="", iat=iat, jti=attempt)
 
 
-def refusal(known: Replays, call: CallText, now: float) -> str:
+def refusal(known: Replays, call: CallClaims, now: float, key: str = "ops") -> str:
     """Return why a call is refused at a time in seconds; its signature is valid for a minute."""
-    return known.why_refused(call, 60, lambda: now)
+    return known.why_refused(key, call, 60, lambda: now)
 
 
 @pytest.mark.parametrize("method", [METHOD, READ, "select_destinations"])
@@ -57,9 +49,7 @@ def test_a_signed_call_is_served_once(tmp_path: Path, method: str):
     served = Authentication("scheduler", "s1", lambda: options, clock, NullReporter(), methods)
 
     def signed() -> CallContext:
-        return signed_context(
-            key, clock.now(), DOCUMENT, topic="scheduler", method=method, server="s1"
-        )
+        return signed_context(key, clock.now(), DOCUMENT, aud="scheduler.s1", method=method)
 
     first = signed()
     with pytest.raises(SignatureInvalid, match="not that of the key"):
@@ -79,9 +69,7 @@ def test_a_copy_is_refused_after_the_clock_of_the_server_was_set_back(tmp_path: 
     served = Authentication("scheduler", "s1", lambda: options, clock, NullReporter(), methods)
 
     def signed() -> CallContext:
-        return signed_context(
-            key, clock.now(), DOCUMENT, topic="scheduler", method=METHOD, server="s1"
-        )
+        return signed_context(key, clock.now(), DOCUMENT, aud="scheduler.s1", method=METHOD)
 
     first = signed()
     assert served(first, METHOD, DOCUMENT).proved
@@ -94,80 +82,80 @@ def test_a_copy_is_refused_after_the_clock_of_the_server_was_set_back(tmp_path: 
 
 def test_calls_are_remembered_while_their_signatures_are_valid():
     known = Replays({METHOD})
-    assert not refusal(known, text(1000), 1)
-    assert not refusal(known, text(2000), 2)
-    assert refusal(known, text(1000), 61)
-    assert not refusal(known, text(60_000), 61.5)
+    assert not refusal(known, said(1000), 1)
+    assert not refusal(known, said(2000), 2)
+    assert refusal(known, said(1000), 61)
+    assert not refusal(known, said(60_000), 61.5)
     assert len(known) == 2
-    assert not refusal(known, text(0, OTHER), 61.5)
+    assert not refusal(known, said(0, OTHER), 61.5)
     assert len(known) == 2
 
 
 def test_the_number_of_remembered_calls_is_bounded_and_no_replay_is_served():
     known = Replays({METHOD}, most=100)
-    assert not refusal(known, text(500, key="other"), 1)
+    assert not refusal(known, said(500), 1, "other")
     for number in range(1000):
-        assert not refusal(known, text(1000 + number), 2)
+        assert not refusal(known, said(1000 + number), 2)
         assert len(known) <= 100
-    assert refusal(known, text(500, key="other"), 2) == SERVED  # no flood of ops helps
-    assert refusal(known, text(1999), 2) == SERVED
-    assert refusal(known, text(1000), 2) == FORGOTTEN
-    assert refusal(known, text(1000, attempt="b"), 2) == FORGOTTEN
-    assert not refusal(known, text(400, key="other"), 2)
-    assert not refusal(known, text(2000), 2)
+    assert refusal(known, said(500), 2, "other") == SERVED  # no flood of ops helps
+    assert refusal(known, said(1999), 2) == SERVED
+    assert refusal(known, said(1000), 2) == FORGOTTEN
+    assert refusal(known, said(1000, attempt="b"), 2) == FORGOTTEN
+    assert not refusal(known, said(400), 2, "other")
+    assert not refusal(known, said(2000), 2)
     later = 100  # then all of them are too old to be replayed
-    assert not refusal(known, text(later * 1000), later)
-    assert not refusal(known, text(later * 1000, key="other"), later)
+    assert not refusal(known, said(later * 1000), later)
+    assert not refusal(known, said(later * 1000), later, "other")
     assert len(known) == 2
 
 
 def test_a_copy_that_is_verified_until_its_time_has_passed_is_refused():
     known = Replays({METHOD})
-    assert not refusal(known, text(1000), 1)
-    assert refusal(known, text(1000), 61) == SERVED
-    assert refusal(known, text(1000), 61.0004) == EXPIRED  # it was valid when it came
+    assert not refusal(known, said(1000), 1)
+    assert refusal(known, said(1000), 61) == SERVED
+    assert refusal(known, said(1000), 61.0004) == EXPIRED  # it was valid when it came
     assert len(known) == 0
 
 
 def test_the_first_calls_of_keys_are_remembered_while_another_key_floods():
     known, now = Replays({METHOD}, most=100), 1000
     for number in range(150):
-        assert not refusal(known, text(now * 1000 + number, key="flood"), now)
+        assert not refusal(known, said(now * 1000 + number), now, "flood")
     for number in range(150):
-        call = text(now * 1000, key=f"key-{number}")
-        assert not refusal(known, call, now)
-        assert refusal(known, call, now) in (SERVED, FORGOTTEN)
+        call, key = said(now * 1000), f"key-{number}"
+        assert not refusal(known, call, now, key)
+        assert refusal(known, call, now, key) in (SERVED, FORGOTTEN)
         assert len(known) <= 100
 
 
 def test_no_forgotten_call_becomes_valid_when_the_clock_is_set_back():
     known, day = Replays({METHOD}), 86_400
     for now in (day, day + 30, day + 100, day + 7200):
-        assert not refusal(known, text(now * 1000), now)
+        assert not refusal(known, said(now * 1000), now)
     assert len(known) == 1
     for back in (day, day + 30, day + 100):
-        assert refusal(known, text(back * 1000), back) == FORGOTTEN
-        assert not refusal(known, text(back * 1000, key="other"), back)
-    assert refusal(known, text((day + 7200) * 1000), day + 7200) == SERVED
+        assert refusal(known, said(back * 1000), back) == FORGOTTEN
+        assert not refusal(known, said(back * 1000), back, "other")
+    assert refusal(known, said((day + 7200) * 1000), day + 7200) == SERVED
 
 
 def test_calls_are_served_after_a_clock_that_was_ahead_is_set_right():
     known, ahead = Replays({METHOD}), 7200
-    assert not refusal(known, text(1000_000), 1000)
+    assert not refusal(known, said(1000_000), 1000)
     for now in (1010, 1100, 1200):
-        assert not refusal(known, text((now + ahead) * 1000), now + ahead)
+        assert not refusal(known, said((now + ahead) * 1000), now + ahead)
     for now in (1210, 1400, 5000):
-        assert not refusal(known, text(now * 1000), now)
-    assert refusal(known, text(1000_000), 1000) == FORGOTTEN
-    assert refusal(known, text((1010 + ahead) * 1000), 1010 + ahead) == FORGOTTEN
+        assert not refusal(known, said(now * 1000), now)
+    assert refusal(known, said(1000_000), 1000) == FORGOTTEN
+    assert refusal(known, said((1010 + ahead) * 1000), 1010 + ahead) == FORGOTTEN
 
 
 def test_no_forgotten_call_becomes_valid_when_the_window_is_widened():
     known = Replays({METHOD})
-    assert not known.why_refused(text(1000_000), 60, lambda: 1000)
-    assert not known.why_refused(text(1100_000), 60, lambda: 1100)
-    assert known.why_refused(text(1000_000), 3600, lambda: 1101) == FORGOTTEN
-    assert not known.why_refused(text(999_000), 3600, lambda: 1101)  # was never served
+    assert not known.why_refused("ops", said(1000_000), 60, lambda: 1000)
+    assert not known.why_refused("ops", said(1100_000), 60, lambda: 1100)
+    assert known.why_refused("ops", said(1000_000), 3600, lambda: 1101) == FORGOTTEN
+    assert not known.why_refused("ops", said(999_000), 3600, lambda: 1101)  # was never served
 
 
 def test_every_method_that_has_a_reply_or_an_effect_is_served_once():
