@@ -49,6 +49,7 @@ class MariaDB(Server):
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
             "--skip-name-resolve",
+            "--connect-timeout=60",  # by default a busy machine has 10 seconds for a handshake
             "--character-set-server=utf8mb4",
         ]
 
