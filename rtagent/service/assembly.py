@@ -24,9 +24,8 @@ from rtagent.model.metric import Metric
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
-from rtagent.rpc.casts import BoundedCasts, scheduler_casts
+from rtagent.rpc.casts import BoundedCasts
 from rtagent.rpc.notifier import EventSender, event_sender
-from rtagent.rpc.transport import get_transport
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
@@ -129,11 +128,6 @@ def cpu_power(settings: Settings) -> CpuPower:
         options.cpu_power_governor_low,
         options.cpu_power_governor_high,
     )
-
-
-def schedulers(conf: cfg.ConfigOpts) -> BoundedCasts:
-    """Return what casts to the schedulers. It is not connected yet. :raises ConfigError:"""
-    return scheduler_casts(get_transport(conf))
 
 
 def notifications(conf: cfg.ConfigOpts, host: str) -> EventSender | None:
