@@ -289,6 +289,8 @@ def test_agent_that_stops_reports_it(reporting):
     reporting.reports.leave(0)
     report = report_in(reporting.schedulers.got())
     assert (report.up, report.why_not) == (False, STOPPING)
+    reporting.world.bus.publish(Reloaded())
+    assert reporting.turn() == []
 
 
 def test_agent_that_stops_does_not_wait_for_a_broker_that_is_away(reporting):
