@@ -12,12 +12,11 @@ from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock, host_identity
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
-from rtagent.rpc.casts import scheduler_casts
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.agent import RPC_PATIENCE
-from rtagent.service.assembly import Adapters, Database
+from rtagent.service.assembly import Database
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import READY, EventQueue, Startup
 from rtagent.service.node import NodeAgent
@@ -125,7 +124,7 @@ class FleetAgent:
         startup = Startup(self._events, Notifier(), clock, telemetry)
         make = partial(
             NodeAgent,
-            self._adapters(database, transport),
+            assembly.adapters(self._conf, settings, self.hypervisor, database, transport),
             identity,
             self._settings,
             telemetry,
@@ -133,14 +132,3 @@ class FleetAgent:
             self._events,
         )
         return startup.wait_for("the database", make)
-
-    def _adapters(self, database: Database, transport: oslo_messaging.RPCTransport) -> Adapters:
-        conf, settings = self._conf, self._settings.current
-        return Adapters(
-            hypervisor=self.hypervisor,
-            database=database,
-            placement=assembly.placement(conf),
-            schedulers=scheduler_casts(transport),
-            notifications=assembly.notifications(conf, settings.default.host),
-            cpu_power=assembly.cpu_power(settings),
-        )

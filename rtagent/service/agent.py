@@ -13,15 +13,14 @@ from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings
+from rtagent.db.restore import set_aside
 from rtagent.embedded import host_identity
 from rtagent.errors import StoreDamaged
 from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
-from rtagent.rpc.casts import scheduler_casts
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
-from rtagent.service.assembly import Adapters
 from rtagent.service.loop import Turn
 from rtagent.service.main_thread import Startup
 from rtagent.service.node import NodeAgent
@@ -121,17 +120,9 @@ class Agent:
         with ExitStack() as opened:
             database = startup.wait_for("the database", partial(assembly.database, settings))
             opened.callback(database.close)
-            adapters = Adapters(
-                hypervisor=hypervisor,
-                database=database,
-                placement=assembly.placement(conf),
-                schedulers=scheduler_casts(transport),
-                notifications=assembly.notifications(conf, settings.default.host),
-                cpu_power=assembly.cpu_power(settings),
-            )
             make = partial(
                 NodeAgent,
-                adapters,
+                assembly.adapters(conf, settings, hypervisor, database, transport),
                 identity,
                 context.settings,
                 context.telemetry,
@@ -146,9 +137,8 @@ class Agent:
 
     def _set_aside(self, error: StoreDamaged) -> None:
         """Set the damaged database aside, so that the next load creates a new one."""
-        files = assembly.set_database_aside(
-            self._context.settings.current, self._context.clock.now()
-        )
+        connection = self._context.settings.current.database.connection
+        files = set_aside(connection, self._context.clock.now())
         if not files:  # on a server
             raise error
         listed = ", ".join(map(str, files))

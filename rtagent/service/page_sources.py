@@ -1,11 +1,11 @@
-"""What the pages show in addition to the state of an agent, or of a scheduler."""
+"""page_sources: what the pages of an agent show in addition to its state."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from rtagent.api.page.sources import PageSources
 from rtagent.embedded import EmbeddedNode
@@ -16,17 +16,13 @@ from rtagent.model.decision import Decision
 from rtagent.model.guest_comparison import DomainDocument, GuestComparison
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
-from rtagent.model.request_spec import RequestSpec
 from rtagent.model.timeline import TimelineView
 from rtagent.pci.pmem import with_namespaces
 from rtagent.ports import Clock, Hypervisor, Store
 from rtagent.reconcile.drift import attached_claims
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.read_endpoint import TestClaim, tested_request
-from rtagent.rpc.scheduler_endpoint import METHODS as SCHEDULER_METHODS
-from rtagent.rpc.selection_endpoint import Explain
 from rtagent.rpc.validation import validate
-from rtagent.scheduler.explanation import Explanation
 from rtagent.virt.libvirt.comparison import compare
 
 #: How many events a page has at most.
@@ -124,43 +120,3 @@ def comparison(state: NodeState, claim: Claim, document: DomainDocument | None) 
     attached = [each for each in attached_claims(claims) if each.uuid != main.uuid]
     whole, *others = (with_namespaces(each, state) for each in (main, *attached))
     return compare(whole, others, document)
-
-
-#: Seconds for which a request waits for the one before it.
-EXPLAIN_PATIENCE = 1.0
-
-
-class Explaining(Protocol):
-    """Explains requests."""
-
-    def explain(self, spec: RequestSpec, instance_uuid: str = ...) -> Explanation: ...
-
-
-class Explanations:
-    """Thread-safe. An explanation judges every host, and may wait for Placement. So the read API,
-    which has few threads, makes one at a time.
-    """
-
-    def __init__(self, scheduler: Explaining) -> None:
-        self._scheduler = scheduler
-        self._turn = threading.Lock()
-
-    def explain(self, document: Mapping[str, Any]) -> Explanation:
-        """Explain the arguments of the RPC method.
-
-        :raises InvalidRequest: names each path that is wrong.
-        :raises TooManyRequests: another request is being explained.
-        :raises RtAgentError: as the RPC method.
-        """
-        arguments = validate(SCHEDULER_METHODS["explain"], document)
-        assert isinstance(arguments, Explain)
-        if not self._turn.acquire(timeout=EXPLAIN_PATIENCE):
-            raise TooManyRequests(
-                "another request is being explained: ask again", method="GET /page/explain", limit=1
-            )
-        try:
-            if arguments.instance_uuid is None:
-                return self._scheduler.explain(arguments.request_spec)
-            return self._scheduler.explain(arguments.request_spec, arguments.instance_uuid)
-        finally:
-            self._turn.release()

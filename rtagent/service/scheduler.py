@@ -31,12 +31,12 @@ from rtagent.scheduler.host_manager import HostManager, Times
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weighing import HostWeighers
 from rtagent.service import scheduler_assembly as assembly
+from rtagent.service.explanations import Explanations
 from rtagent.service.host_view import HostView, RecordedHosts
 from rtagent.service.kept_records import KeptAggregates, KeptServices
 from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, Startup
 from rtagent.service.mirrored_aggregates import MirroredAggregates
-from rtagent.service.page_sources import Explanations
 from rtagent.service.process import Parts, ProcessContext, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
 from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerRpc

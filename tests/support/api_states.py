@@ -32,7 +32,7 @@ from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Topology
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.select import Scheduler
-from rtagent.service.page_sources import Explanations
+from rtagent.service.explanations import Explanations
 from tests.support.host_states import SEEN, aggregate, fleet_node, host_state
 from tests.support.hosts import uid
 from tests.support.move_host import Host, facts

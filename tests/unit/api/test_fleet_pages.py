@@ -9,7 +9,7 @@ from rtagent.api.page.fleet_hosts import CLOSED, DISABLED, DOWN, DRAINING, UP, f
 from rtagent.errors import TooManyRequests
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.select import Scheduler
-from rtagent.service.page_sources import Explanations
+from rtagent.service.explanations import Explanations
 from tests.support.api_states import DOWN_TIME, PageFleet, simulated
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import uid

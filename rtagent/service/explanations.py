@@ -1,0 +1,53 @@
+"""Explanations: explains requests for the pages of a scheduler, one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rtagent.errors import TooManyRequests
+from rtagent.model.request_spec import RequestSpec
+from rtagent.rpc.scheduler_endpoint import METHODS
+from rtagent.rpc.selection_endpoint import Explain
+from rtagent.rpc.validation import validate
+from rtagent.scheduler.explanation import Explanation
+
+#: Seconds for which a request waits for the one before it.
+PATIENCE = 1.0
+
+
+class Explaining(Protocol):
+    """Explains requests."""
+
+    def explain(self, spec: RequestSpec, instance_uuid: str = ...) -> Explanation: ...
+
+
+class Explanations:
+    """Thread-safe. An explanation judges every host, and may wait for Placement. So the read API,
+    which has few threads, makes one at a time.
+    """
+
+    def __init__(self, scheduler: Explaining) -> None:
+        self._scheduler = scheduler
+        self._turn = threading.Lock()
+
+    def explain(self, document: Mapping[str, Any]) -> Explanation:
+        """Explain the arguments of the RPC method.
+
+        :raises InvalidRequest: names each path that is wrong.
+        :raises TooManyRequests: another request is being explained.
+        :raises RtAgentError: as the RPC method.
+        """
+        arguments = validate(METHODS["explain"], document)
+        assert isinstance(arguments, Explain)
+        if not self._turn.acquire(timeout=PATIENCE):
+            raise TooManyRequests(
+                "another request is being explained: ask again", method="GET /page/explain", limit=1
+            )
+        try:
+            if arguments.instance_uuid is None:
+                return self._scheduler.explain(arguments.request_spec)
+            return self._scheduler.explain(arguments.request_spec, arguments.instance_uuid)
+        finally:
+            self._turn.release()
