@@ -13,7 +13,6 @@ from oslo_config import cfg
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
-from benchmarks.reports import NoEvents
 from rtagent.conf.settings import SettingsHolder
 from rtagent.db.engine import open_engine
 from rtagent.db.event_rows import SqlEventLog
@@ -60,7 +59,7 @@ def published_cost(bench: Bench) -> Iterator[Figure]:
         settings=SettingsHolder(settings),
         clock=SystemClock(),
         reporter=NullReporter(),
-        events=NoEvents(),
+        bus=node.tracker.bus,
     )
 
     @contextmanager
@@ -70,9 +69,10 @@ def published_cost(bench: Bench) -> Iterator[Figure]:
         log.set_published(node.node.uuid, last)
         assert sender is not None
         sender.accepted = last
-        parts = Notifications(context, log, node.tracker, sender, settings.events.kept)
-        loop = Loop("notifications", parts.turn, context.clock, context.reporter)
-        node.tracker.listen(lambda state, changes: loop.wake())
+        loop = Loop("notifications", None, context.clock, context.reporter)
+        kept = settings.events.kept
+        parts = Notifications(context, log, node.tracker, sender, kept, loop.wake)
+        loop.add("notifications", parts.turn)
         loop.start()
         yield
         loop.stop(10)

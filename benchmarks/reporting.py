@@ -19,7 +19,6 @@ from oslo_config import cfg
 from benchmarks import agents
 from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
-from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.ports import NullReporter
@@ -38,17 +37,6 @@ from tests.support.hosts import TOPOLOGY
 RATE = 100
 
 
-class _NoEvents:
-    """Nothing but the reports is measured."""
-
-    def ready(self) -> None: ...
-    def lost(self) -> None: ...
-    def returned(self) -> None: ...
-    def policy_changed(self) -> None: ...
-    def service_changed(self) -> None: ...
-    def fatal(self, error: RtAgentError) -> None: ...
-
-
 class Reporting:
     """One node with its thread of reports. :ivar commits: (host, revision, monotonic time)."""
 
@@ -64,13 +52,14 @@ class Reporting:
             settings=SettingsHolder(settings),
             clock=clock,
             reporter=NullReporter(),
-            events=_NoEvents(),
+            bus=self.node.tracker.bus,
         )
         conf = cfg.ConfigOpts()
         conf([], project="rtagent", default_config_files=[])
         tracker, registry = self.node.tracker, MemoryServiceRegistry()
         admission = Admission(tracker)
         admission.open()
+        loop = Loop("host-reports", None, clock, NullReporter())
         reports = HostReports(
             context,
             self.node,
@@ -78,16 +67,14 @@ class Reporting:
             Heartbeat(context, registry, tracker),
             scheduler_casts(get_transport(conf, url)).send,
             tuple,
+            loop.wake,
         )
-        self._loop = Loop("host-reports", reports.turn, clock, NullReporter())
-        reports.attach(self._loop.wake)
-        self._reports = reports
+        loop.add("host-reports", reports.turn)
         tracker.listen(self._published)
-        self._loop.start()
+        loop.start()
 
     def _published(self, state: NodeState, changes: Sequence[Change]) -> None:
         self.commits.append((state.node.host, state.revision, time.monotonic()))
-        self._reports.changed()
 
 
 def main() -> None:

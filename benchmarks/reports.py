@@ -11,7 +11,6 @@ from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
 from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
-from rtagent.errors import RtAgentError
 from rtagent.model.change import Call
 from rtagent.ports import NullReporter
 from rtagent.rpc.casts import scheduler_casts
@@ -59,15 +58,14 @@ def cost(bench: Bench) -> Iterator[Figure]:
 def _reports(bench: Bench, node: EmbeddedNode, settings: SettingsHolder) -> Loop:
     """Start the thread that reports a node, as rtagentd does."""
     clock, reporter = SystemClock(), NullReporter()
-    context = NodeContext(settings=settings, clock=clock, reporter=reporter, events=NoEvents())
+    context = NodeContext(settings=settings, clock=clock, reporter=reporter, bus=node.tracker.bus)
     admission = Admission(node.tracker)
     admission.open()
     heartbeat = Heartbeat(context, MemoryServiceRegistry(), node.tracker)
     send: Callable[..., None] = scheduler_casts(bench.transport).send
-    reports = HostReports(context, node, admission, heartbeat, send, tuple)
-    loop = Loop("host-reports", reports.turn, clock, reporter)
-    reports.attach(loop.wake)
-    node.tracker.listen(lambda state, changes: reports.changed())
+    loop = Loop("host-reports", None, clock, reporter)
+    reports = HostReports(context, node, admission, heartbeat, send, tuple, loop.wake)
+    loop.add("host-reports", reports.turn)
     loop.start()
     return loop
 
@@ -83,25 +81,3 @@ def _seconds(node: EmbeddedNode) -> float:
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(release, node.state.claims))
     return 16 * ROUNDS / rate
-
-
-class NoEvents:
-    """`NodeEvents` that are ignored."""
-
-    def ready(self) -> None:
-        pass
-
-    def lost(self) -> None:
-        pass
-
-    def returned(self) -> None:
-        pass
-
-    def policy_changed(self) -> None:
-        pass
-
-    def service_changed(self) -> None:
-        pass
-
-    def fatal(self, error: RtAgentError) -> None:
-        raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,6 +92,13 @@ class AuditSummary(Value, frozen=True, kw_only=True):
         return {**fields, "sentence": str(self)}
 
 
+class AuditEnded(Value, frozen=True, kw_only=True):
+    """An event: an audit has ended. :ivar part: of the host, see `Auditor`."""
+
+    part: str
+    summary: AuditSummary
+
+
 def unobserved(error: Exception) -> HypervisorUnavailable:
     """Return the error of claims after an audit that has failed with this error."""
     if isinstance(error, HypervisorUnavailable):
@@ -127,7 +134,6 @@ class Auditor:
         # Its write lock is first come, first served. With a plain lock, callers that audit without
         # a pause would keep out the service's own audits, which open the admission.
         self._turns = ReaderWriterLock()
-        self._listeners: list[Callable[[AuditSummary], None]] = []
         self._views: Mapping[str, str] = {}
         self._agreement = Agreement()
         self.last: AuditSummary | None = None
@@ -141,10 +147,6 @@ class Auditor:
     def await_guests(self, reboot: Reboot | None) -> None:
         """Await the guests that were here before a reboot. Call it before the first audit."""
         self._reboot = reboot
-
-    def listen(self, listener: Callable[[AuditSummary], None]) -> None:
-        """Call `listener` after every audit. It must return at once."""
-        self._listeners.append(listener)
 
     def guest(self, uuid: str) -> GuestLayout | None:
         """Read one domain now. Return None if there is no such domain.
@@ -239,8 +241,7 @@ class Auditor:
         self._reporter.health(self._part, status, "" if status == "pass" else str(summary))
         quiet = status == "pass" and not summary.applied
         self._reporter.log("debug" if quiet else "info", str(summary))
-        for listener in self._listeners:
-            listener(summary)
+        self.tracker.bus.publish(AuditEnded(part=self._part, summary=summary))
 
     def _log_views(self, state: NodeState) -> None:
         """Log the views of the node's resources that have changed since the last audit."""

@@ -13,6 +13,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from rtagent.audit import PART, Auditor
+from rtagent.bus import Bus
 from rtagent.conf.settings import Settings
 from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
@@ -38,6 +39,7 @@ def open_node(
     *,
     identity: NodeIdentity | None = None,
     reporter: Reporter | None = None,
+    bus: Bus | None = None,
 ) -> EmbeddedNode:
     """Become the writer of this host's node, and load the node's state from the store.
 
@@ -55,6 +57,7 @@ def open_node(
     :param identity: the caller owns it. The default uses files in ``[DEFAULT] state_path`` and
         ``lock_path``; a program that has its own means passes a `GivenNodeIdentity`.
     :param reporter: receives metrics, health and log lines. By default they are dropped.
+    :param bus: receives what happens, see `rtagent.bus`. `tracker.listen` needs none.
     :raises IdentityError: another process is the writer of the node; nothing was written.
     :raises TakeoverPending: try again with the same `identity`, which watches a heartbeat.
     :raises HypervisorUnavailable: StoreUnavailable: nothing was opened; try again later.
@@ -64,7 +67,7 @@ def open_node(
         if identity is None:
             identity = host_identity(settings, reporter)
             stack.callback(identity.release)
-        node = _restored(settings, identity, hypervisor, store, clock, reporter)
+        node = _restored(settings, identity, hypervisor, store, clock, reporter, bus)
         # What the store has of the host and its guests may have changed since it was written.
         node.tracker.note_unobserved(PART, NodeNotReady())
         node.tracker.recover()  # if the store went back in time
@@ -79,6 +82,7 @@ def _restored(
     store: Store,
     clock: Clock,
     reporter: Reporter,
+    bus: Bus | None,
 ) -> EmbeddedNode:
     """Enrol the node and load its state."""
     stored = identity.enroll(store, hypervisor, clock)
@@ -93,6 +97,7 @@ def _restored(
         identity.witness(stored),
         settings.provider_files,
         settings.database.operation_timeout,
+        bus,
     )
     timeout = settings.libvirt.guests_start_timeout
     node.auditor.await_guests(reboot(stored.rebooted_at, clock.now(), clock.monotonic(), timeout))
@@ -147,12 +152,13 @@ class EmbeddedNode:
         witness: Witness | None = None,
         files: ProviderFiles | None = None,
         settlement: float = 5.0,
+        bus: Bus | None = None,
     ) -> None:
         """Restore the state of an enrolled node. Nothing is written to the store.
 
         :param stored: what `Store.enroll` returned.
         :param policy: with the recorded ratios in place of its own until `apply`.
-        :param witness: and :param settlement: see `ResourceTracker`.
+        :param witness: :param settlement: :param bus: see `ResourceTracker`.
         :param files: in force until `apply`.
         """
         self.closing = ExitStack()
@@ -167,7 +173,7 @@ class EmbeddedNode:
         recorded = _with_ratios(policy, stored.ratios)
         state = with_offers(restore(stored, recorded), self._files)
         self.tracker = ResourceTracker(
-            store, clock, state, reporter, witness=witness, settlement=settlement
+            store, clock, state, reporter, witness=witness, settlement=settlement, bus=bus
         )
         self.auditor = Auditor(self.tracker, hypervisor, clock, reporter)
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from rtagent import claims
+from rtagent.bus import Bus, StatePublished
 from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
 from rtagent.lifecycle import attach, moves, quarantine
 from rtagent.lifecycle.recorded_providers import claims_with_new_providers
@@ -34,8 +35,7 @@ from rtagent.state.announcements import Announcements
 from rtagent.state.drain_operations import DrainOperations
 from rtagent.state.fact_operations import FactOperations
 from rtagent.state.move_operations import MoveOperations
-from rtagent.state.operations import Operations, RefusalListener, Rule
-from rtagent.state.published import Listener
+from rtagent.state.operations import Operations, Rule
 from rtagent.state.unwritten_allocations import UnwrittenAllocations
 from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
@@ -54,6 +54,7 @@ class ResourceTracker:
     :ivar moves: the methods of moves. :ivar adoptions: those of domains without a claim.
     :ivar facts: those by which the program that embeds the tracker states facts.
     :ivar announcements: events that are not part of a change.
+    :ivar bus: gets `StatePublished`, `CallRefused`, `WriterDown` and `AnnouncementWaits`.
     :ivar unwritten: the consumers whose allocations have to be written to Placement.
     """
 
@@ -67,15 +68,20 @@ class ResourceTracker:
         witness: Witness | None = None,
         timeout: float = 30.0,
         settlement: float = 5.0,
+        bus: Bus | None = None,
     ) -> None:
         """:param witness: remembers outside of the store what was acknowledged; by default for as
             long as the process lasts.
         :param timeout: seconds that a call may wait for its turn, and :param settlement: for the
             database, if the outcome of its commit is unknown.
+        :param bus: gets what happens; None: an own one.
         """
         self._store, self._clock = store, clock
         reporter, witness = reporter or NullReporter(), witness or MemoryWitness()
-        self._writer = StateWriter(store, clock, state, reporter, witness, timeout, settlement)
+        self.bus = bus or Bus()
+        self._writer = StateWriter(
+            store, clock, state, reporter, witness, timeout, settlement, self.bus
+        )
         self.announcements = Announcements(self._writer, clock, reporter)
         self._operations = Operations(self._writer, store, clock, reporter)
         self.moves = MoveOperations(self._operations)
@@ -117,13 +123,9 @@ class ResourceTracker:
         """How many calls are queued behind the commit that is under way."""
         return self._writer.waiting
 
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` after every publication, outside all locks. It must return at once."""
-        self._writer.published.listen(listener)
-
-    def listen_refusals(self, listener: RefusalListener) -> None:
-        """Call `listener` with every refused call and its reasons. It must return at once."""
-        self._operations.listen_refusals(listener)
+    def listen(self, listener: Callable[[NodeState, Sequence[Change]], object]) -> None:
+        """Call `listener` with each `StatePublished` of the bus. It must return at once."""
+        self.bus.subscribe(StatePublished, lambda event: listener(event.state, event.changes))
 
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
@@ -375,11 +377,6 @@ class ResourceTracker:
     def restart_leases(self) -> None:
         """Let every lease run a full term again: store or hypervisor were away."""
         self._writer.leases.restart(self.snapshot().policy.claim_expiry_time)
-
-    def listen_status(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the tracker becomes `stale`, or has a `fault`. It must return at
-        once, and may be called with locks of the tracker held."""
-        self._writer.status.listen(listener)
 
     def recover(self) -> bool:
         """Reload the state once, if it is stale. The caller repeats this, with back-off, until it

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from functools import partial
 
+import oslo_messaging
 from oslo_config import cfg
 
 from benchmarks.fleet.host import FleetHost
-from rtagent.api.routes import Sources
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock, host_identity
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.rpc.topics import AGENT
+from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.agent import RPC_PATIENCE
-from rtagent.service.assembly import Adapters, Database
-from rtagent.service.caller_access import CallerAccess
+from rtagent.service.assembly import Database
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import READY, EventQueue, Startup
 from rtagent.service.node import NodeAgent
 from rtagent.service.process import Parts
 from rtagent.service.rpc_service import RpcService
 from rtagent.service.systemd import Notifier
+from rtagent.service.trust import CallerAccess
 from rtagent.telemetry.telemetry import Telemetry
 
 #: The part of an agent that is behind while Placement does not show its inventories.
@@ -54,7 +55,7 @@ class FleetAgent:
         self._conf = configuration.conf
         self.telemetry = Telemetry(self._clock)
         self._events, self._parts = EventQueue(), Parts(self.telemetry)
-        self._sources: Sources  # set by `start`
+        self._node: NodeAgent | None = None
 
     @property
     def settings(self) -> Settings:
@@ -67,15 +68,26 @@ class FleetAgent:
         :param database: shared with other agents of the process.
         :raises IdentityError: another agent has this host.
         """
-        node = self._open(database)
-        parts = self._parts
-        self._sources = node.sources(lambda: ())
+        parts, transport = self._parts, get_transport(self._conf)
+        node = self._node = self._open(database, transport)
+        access = CallerAccess(AGENT, self._conf, self._settings, self._clock, self.telemetry)
+        rpc = RpcService(
+            transport,
+            self._settings,
+            node.endpoint(access.access),
+            node.in_flight,
+            node.duplicates,
+            node.casts,
+            self._clock,
+            self.telemetry,
+        )
         node.watch()
         for loop in node.loops:
             parts.start_loop(loop)
         node.placement.start()
         parts.add("placement", node.placement.stop)
-        self._start_rpc(node)
+        parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
+        rpc.start()
         parts.callback(node.leave)
 
     def stop(self) -> None:
@@ -93,7 +105,8 @@ class FleetAgent:
     @property
     def state(self) -> NodeState:
         """The state that the agent has published."""
-        return self._sources.snapshot()
+        assert self._node is not None
+        return self._node.sources.snapshot()
 
     @property
     def behind(self) -> list[str]:
@@ -102,7 +115,7 @@ class FleetAgent:
         (lag,) = self.telemetry.metrics.registry.restricted_registry([_LAG]).collect()
         return [*found, _PLACEMENT_LAG] if lag.samples[0].value else found
 
-    def _open(self, database: Database) -> NodeAgent:
+    def _open(self, database: Database, transport: oslo_messaging.RPCTransport) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock
         identity = host_identity(settings, telemetry)
         self._parts.callback(identity.release)
@@ -111,7 +124,7 @@ class FleetAgent:
         startup = Startup(self._events, Notifier(), clock, telemetry)
         make = partial(
             NodeAgent,
-            self._adapters(database),
+            assembly.adapters(self._conf, settings, self.hypervisor, database, transport),
             identity,
             self._settings,
             telemetry,
@@ -119,29 +132,3 @@ class FleetAgent:
             self._events,
         )
         return startup.wait_for("the database", make)
-
-    def _adapters(self, database: Database) -> Adapters:
-        conf, settings = self._conf, self._settings.current
-        return Adapters(
-            hypervisor=self.hypervisor,
-            database=database,
-            placement=assembly.placement(conf),
-            schedulers=assembly.schedulers(conf),
-            notifications=assembly.notifications(conf, settings.default.host),
-            cpu_power=assembly.cpu_power(settings),
-        )
-
-    def _start_rpc(self, node: NodeAgent) -> None:
-        access = CallerAccess(AGENT, self._conf, self._settings, self._clock, self.telemetry)
-        rpc = RpcService(
-            self._conf,
-            self._settings,
-            node.endpoint(access.access),
-            node.in_flight,
-            node.duplicates,
-            self._clock,
-            self.telemetry,
-        )
-        self._parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
-        rpc.start()
-        self._parts.start_loop(rpc.probe)

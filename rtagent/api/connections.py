@@ -37,6 +37,25 @@ PAUSE = 1.0
 Closed = Callable[[str], None]
 
 
+class Workers(ThreadedTaskDispatcher):
+    """Threads that serve requests: another one is started when none is idle."""
+
+    def __init__(self, most: int) -> None:
+        """:param most: how many there are at most."""
+        super().__init__()
+        self._most = most
+
+    def add_task(self, task: Any) -> None:
+        """Have a request served."""
+        with self.lock:
+            number = len(self.threads) - self.stop_count
+            idle = number - self.active_count
+            more = len(self.queue) >= idle and number < self._most
+        if more:
+            self.set_thread_count(number + 1)
+        super().add_task(task)
+
+
 class Listener(BaseWSGIServer):
     """Accepts connections. At the limit, a new one replaces the one that has been idle for longest.
 
@@ -58,8 +77,7 @@ class Listener(BaseWSGIServer):
         """
         self._closed, self._guard = closed, guard
         self._accepts_at = 0.0
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(adjustments.threads)
+        dispatcher = Workers(adjustments.threads)
         self.channel_class = Channel
         super().__init__(
             application,

@@ -45,20 +45,16 @@ class EventTail:
         sequence: Callable[[], int],
         kept: int,
         clock: Callable[[], float] = time.monotonic,
+        wake: Callable[[], object] = bool,
     ) -> None:
         """:param sequence: returns the number of the last event. :param kept: how many events stay
-        in memory.
+        in memory. :param wake: is called when events have to be loaded.
         """
-        self._sequence, self._kept, self._clock = sequence, kept, clock
+        self._sequence, self._kept, self._clock, self._wake = sequence, kept, clock, wake
         self._lock = threading.Lock()
         self._rows: list[RecordedEvents] = []
         self._loaded = False
         self._asked: float | None = None
-        self._wake: Callable[[], None] | None = None
-
-    def attach(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when events have to be loaded."""
-        self._wake = wake
 
     @property
     def wanted(self) -> bool:
@@ -120,7 +116,7 @@ class EventTail:
         """Remember that a client reads. Return whether there are events that are not loaded yet."""
         first, self._asked = not self.wanted, self._clock()
         behind = not self._loaded or self._sequence() != self.last
-        if (first or behind) and self._wake is not None:
+        if first or behind:
             self._wake()
         return behind
 

@@ -27,7 +27,8 @@ PATIENCE = 5.0
 
 #: Seconds after which the event loop goes on when it has failed.
 RETRY_AFTER = 1.0
-#: Requests that are answered at the same time; others wait for a thread.
+#: Requests that are answered at the same time; others wait for a thread. A thread is started when
+#: a request finds none idle.
 THREADS = 4
 #: Connections at the same time, and the part of the process's descriptors that they may use.
 CONNECTIONS = 36

@@ -12,9 +12,9 @@ from rtagent.cmd.base import Row, Text
 from rtagent.conf.not_honoured import refuse_not_honoured
 from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import NAMESPACES, unknown
-from rtagent.service.caller_access import effective_rules
 from rtagent.service.configuration import AGENT, Rules, checked
 from rtagent.service.scheduler import load_rules
+from rtagent.service.trust import effective_rules
 
 #: Characters of a line of the sample.
 WIDTH = 100

@@ -24,12 +24,10 @@ from rtagent.errors import (
 )
 from rtagent.model.printable import printable
 from rtagent.service.configuration import Configuration
-from rtagent.service.liveness import Liveness
 from rtagent.service.main_thread import EventQueue
-from rtagent.service.process import Process, ProcessContext, Program
-from rtagent.service.process_gauges import measure_threads
+from rtagent.service.process import Process, ProcessContext, StartProgram, measure_threads
 from rtagent.service.state_report import StateReport
-from rtagent.service.systemd import Notifier
+from rtagent.service.systemd import Liveness, Notifier
 from rtagent.telemetry.log_line import MAX_LINE
 from rtagent.telemetry.log_queue import LogQueue
 from rtagent.telemetry.telemetry import Telemetry
@@ -56,10 +54,9 @@ LOG = log.getLogger("rtagent.cmd.daemon")
 
 #: Returns the configuration of a daemon that was started with this command line.
 Configure = Callable[[cfg.ConfigOpts, Sequence[str]], Configuration]
-MakeProgram = Callable[[ProcessContext], Program]
 
 
-def main(prog: str, argv: Sequence[str] | None, configure: Configure, program: MakeProgram) -> int:
+def main(prog: str, argv: Sequence[str] | None, configure: Configure, program: StartProgram) -> int:
     """Run a daemon and return its exit code."""
     events = EventQueue()
     events.catch_signals()
@@ -107,7 +104,7 @@ def _run(
     configuration: Configuration,
     settings: Settings,
     events: EventQueue,
-    program: MakeProgram,
+    program: StartProgram,
 ) -> int:
     """Serve until a signal asks to stop, and return the exit code."""
     clock = SystemClock()
@@ -129,7 +126,7 @@ def _run(
         liveness=liveness,
         report=report,
     )
-    process = Process(context, program(context))
+    process = Process(context, program)
     code = _serve(process)
     if not log_queue.close() or process.parts.blocked:
         os._exit(code)

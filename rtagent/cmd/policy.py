@@ -10,7 +10,7 @@ from oslo_policy.policy import DocumentedRuleDefault, RuleDefault
 
 from rtagent.cmd.base import List, Row, Rows, Text
 from rtagent.rpc.policies import default_rules
-from rtagent.service.caller_access import effective_rules
+from rtagent.service.trust import effective_rules
 
 #: Characters of a line of the sample, without the comment sign.
 WIDTH = 98

@@ -15,10 +15,9 @@ from rtagent.db.engine import open_engine
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 from rtagent.service import scheduler_assembly
-from rtagent.service.caller_access import effective_rules
 from rtagent.service.configuration import Configuration, Rules
 from rtagent.service.scheduler import SchedulerService, load_rules
-from rtagent.service.trust import check_keys
+from rtagent.service.trust import check_keys, effective_rules
 
 PROG = "rtagent-scheduler"
 

@@ -7,7 +7,7 @@ from rtagent.embedded import EmbeddedNode
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable, TrackerBusy
 from rtagent.nova.live_domains import LiveDomains
 from rtagent.ports import Hypervisor
-from rtagent.service.context import PartContext
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
 
 #: The part of health that shows these audits.
@@ -17,9 +17,9 @@ GAP, INTERVAL = 1.0, 60.0
 
 
 class DomainAudits:
-    """They hold no lock of Nova's. :ivar auditor: for listeners, and for what it awaits."""
+    """They hold no lock of Nova's. :ivar auditor: for what it awaits."""
 
-    def __init__(self, context: PartContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
+    def __init__(self, context: NodeContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
         self._reporter = context.reporter.named(__name__)
         live = LiveDomains(hypervisor, node.tracker.snapshot)
         self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.api.server import ReadAPI
+from rtagent.audit import AuditEnded
+from rtagent.bus import Bus, CallRefused, StatePublished
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable
-from rtagent.model.change import Change
-from rtagent.model.node_state import NodeState
-from rtagent.nova.domain_audits import DomainAudits
+from rtagent.nova.domain_audits import PART, DomainAudits
 from rtagent.nova.nova_node import NovaNode
 from rtagent.ports import Hypervisor
 from rtagent.rpc.in_flight import InFlight
-from rtagent.service.context import PartContext
+from rtagent.service.context import NodeContext
 from rtagent.service.events import Events
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.page_sources import page_sources
-from rtagent.service.process import Parts
-from rtagent.service.process_gauges import measure_process
+from rtagent.service.process import Parts, measure_process
 from rtagent.telemetry.claim_log import ClaimLog
 from rtagent.telemetry.telemetry import Telemetry
 
@@ -48,34 +45,48 @@ class NodeService:
         self._node, self._settings, self._telemetry = node, settings, telemetry
         self._libvirt = libvirt
         clock, tracker = SystemClock(), node.embedded.tracker
-        context = PartContext(
-            settings=SettingsHolder(settings), clock=clock, reporter=telemetry.named(__name__)
+        context = NodeContext(
+            settings=SettingsHolder(settings),
+            clock=clock,
+            reporter=telemetry.named(__name__),
+            bus=tracker.bus,
         )
-        self._clock = clock
-        self._claim_log = ClaimLog(telemetry)
+        self._clock, self._claim_log = clock, ClaimLog(telemetry)
+        self._turns = turns = Loop("claim-records", None, clock, telemetry)
         self._events = Events(
-            context, node.stored.events, tracker, settings.events.kept, congested=lambda: False
+            context,
+            node.stored.events,
+            tracker,
+            settings.events.kept,
+            congested=lambda: False,
+            wake=turns.waker("claim-events"),
         )
-        purge = Housekeeping(context, node.stored.store, tracker)
-        turns: dict[str, Callable[[], Rest]] = {
-            "claim-log": self._write_log,
-            "claim-events": self._events.turn,
-            "claim-purge": purge.turn,
-        }
+        turns.add("claim-log", self._write_log)
+        turns.add("claim-events", self._events.turn)
+        turns.add("claim-purge", Housekeeping(context, node.stored.store, tracker).turn)
+        self._domains = Loop("domains", None, clock, telemetry)
         self._audits = None if libvirt is None else DomainAudits(context, node.embedded, libvirt)
         if self._audits is not None:
-            turns["domains"] = self._audits.turn
-        self._loops = {name: Loop(name, turn, clock, telemetry) for name, turn in turns.items()}
+            self._domains.add("domains", self._audits.turn)
         self._parts = Parts(telemetry)
+        self._listen(tracker.bus)
+
+    def _listen(self, bus: Bus) -> None:
+        """Record what happens in the log of claims, and on the page."""
+        timeline, wake = self._telemetry.timeline, self._turns.waker("claim-log")
+        bus.subscribe(StatePublished, lambda event: self._claim_log.add(event.changes) and wake())
+        bus.subscribe(StatePublished, lambda event: timeline.changed(event.changes))
+        bus.subscribe(CallRefused, lambda event: timeline.refused(event.reasons))
+        # Audits of the host, which are Nova's, are many and say nothing of guests.
+        bus.subscribe(
+            AuditEnded,
+            lambda event: timeline.audited(event.summary) if event.part == PART else None,
+        )
 
     def start(self) -> None:
         """Start the threads and the read API. An address that cannot be used is logged, because
         Nova's guests do not depend on it.
         """
-        tracker, loops = self._node.embedded.tracker, self._loops
-        self._events.attach(loops["claim-events"].wake, _nothing)
-        tracker.listen(self._published)
-        tracker.listen_refusals(lambda _, reasons: self._telemetry.timeline.refused(reasons))
         measure_process(
             self._telemetry.metrics,
             SERVICE,
@@ -83,12 +94,12 @@ class NodeService:
             self._node.stored.sql_errors,
         )
         if self._audits is not None and self._libvirt is not None:
-            self._audits.auditor.listen(self._telemetry.timeline.audited)
             self._libvirt.start(self._noticed)
             self._parts.callback(self._libvirt.stop)
         self._telemetry.health("store", "pass")
-        for loop in loops.values():
-            self._parts.start_loop(loop)
+        for loop in (self._turns, self._domains):
+            if loop.turns:
+                self._parts.start_loop(loop)
         try:
             address = parse(self._settings.api.address)
             guard = Guard(address, self._settings.api)
@@ -132,20 +143,8 @@ class NodeService:
         """React to an event of libvirt's."""
         if self._audits is not None:
             self._audits.add_cause(event)
-            self._loops["domains"].wake()
-
-    def _published(self, state: NodeState, changes: Sequence[Change]) -> None:
-        """React to a published change of the state."""
-        self._telemetry.timeline.changed(changes)
-        if self._claim_log.add(changes):
-            self._loops["claim-log"].wake()
-        if self._events.tail.wanted:
-            self._loops["claim-events"].wake()
+            self._domains.wake()
 
     def _write_log(self) -> Rest:
         self._claim_log.write()
         return Rest(at_least=GATHER)
-
-
-def _nothing() -> None:
-    """Do nothing: events are read here, and not published."""

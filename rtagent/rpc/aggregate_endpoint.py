@@ -65,7 +65,7 @@ class Aggregates(Value, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """What keeps the aggregates, see `rtagent.service.scheduler_aggregates.KeptAggregates`."""
+    """What keeps the aggregates, see `rtagent.service.kept_records.KeptAggregates`."""
 
     def list(self) -> tuple[Aggregate, ...]:
         """Return all aggregates, by name."""
@@ -164,7 +164,7 @@ class ForceDownService(Document, frozen=True, kw_only=True):
 
 
 class Services(Protocol):
-    """What keeps the services, see `rtagent.service.scheduler_services.KeptServices`."""
+    """What keeps the services, see `rtagent.service.kept_records.KeptServices`."""
 
     def get(self, host: str) -> Service:
         """Return the service of a host."""

@@ -15,6 +15,7 @@ from rtagent.errors import (
     StoreUnavailable,
 )
 from rtagent.lifecycle.draining import draining_error
+from rtagent.service.context import DuplicateChanged, ServiceChanged
 from rtagent.tracker import ResourceTracker
 
 
@@ -33,6 +34,9 @@ class Admission:
         self._forced_down: NodeNotReady | None = None
         self._error: NodeNotReady | HypervisorUnavailable | None = None
         self._set(NodeNotReady())
+        bus = tracker.bus
+        bus.subscribe(DuplicateChanged, self._duplicated)
+        bus.subscribe(ServiceChanged, self._service_changed)
 
     @property
     def why_closed(self) -> RtAgentError | None:
@@ -73,15 +77,14 @@ class Admission:
         """Close because the hypervisor is unavailable. Return whether that is new."""
         return not isinstance(self._set(error), HypervisorUnavailable)
 
-    def duplicated(self, error: DuplicateHost | None) -> None:
-        """Close because another agent has the same host name; None: it has gone."""
+    def _duplicated(self, event: DuplicateChanged) -> None:
         with self._lock:
-            self._duplicate = error
+            self._duplicate = event.error
             self._tracker.suspend_creation(self._suspension)
 
-    def forced_down(self, why: str) -> None:
-        """Close because an operator has forced the host down; "": it no longer is."""
+    def _service_changed(self, event: ServiceChanged) -> None:
         with self._lock:
+            why = event.why_forced_down
             self._forced_down = NodeNotReady(why) if why else None
             self._tracker.suspend_creation(self._suspension)
 

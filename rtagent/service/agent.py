@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import oslo_messaging
 from oslo_log import log
 
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings
+from rtagent.db.restore import set_aside
 from rtagent.embedded import host_identity
 from rtagent.errors import StoreDamaged
 from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
 from rtagent.rpc.topics import AGENT
+from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
-from rtagent.service.assembly import Adapters
-from rtagent.service.caller_access import CallerAccess
-from rtagent.service.loop import Loop
+from rtagent.service.loop import Turn
 from rtagent.service.main_thread import Startup
 from rtagent.service.node import NodeAgent
 from rtagent.service.process import Parts, ProcessContext
 from rtagent.service.rpc_service import RpcService
+from rtagent.service.trust import CallerAccess
 
 #: The time-out in seconds for calls in flight to end.
 RPC_PATIENCE = 30.0
@@ -38,47 +40,52 @@ LOG = log.getLogger(__name__)
 class Agent:
     """A `Program`."""
 
-    def __init__(self, context: ProcessContext) -> None:
-        self._context = context
-        self._reporter = context.telemetry.named(__name__)
-        self._rebuilt = False
-        conf, telemetry = context.configuration.conf, context.telemetry
-        self._callers = CallerAccess(AGENT, conf, context.settings, context.clock, telemetry)
-        # Set by `start`.
-        self._node: NodeAgent
-        self._rpc: RpcService
-        self._api: ReadAPI
-
-    # -- start ------------------------------------------------------------------------------------
-
-    def start(self, parts: Parts) -> None:
+    def __init__(self, context: ProcessContext, parts: Parts) -> None:
         """Start everything.
 
         :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: an operator has to correct
             the cause.
         """
+        self._context = context
+        self._reporter = context.telemetry.named(__name__)
+        self._rebuilt = False
+        conf, settings = context.configuration.conf, context.settings.current
+        clock, telemetry = context.clock, context.telemetry
+        self._callers = CallerAccess(AGENT, conf, context.settings, clock, telemetry)
         self._log_doubts()
-        node = self._node = self._open(parts)
-        settings, telemetry = self._context.settings.current, self._context.telemetry
+        transport = get_transport(conf)
+        node = self._node = self._open(parts, transport)
         address = parse(settings.api.address)
-        sources, guard = node.sources(self._context.liveness.hung), Guard(address, settings.api)
-        self._api = api = ReadAPI(address, sources, telemetry, guard=guard)
-        parts.start_read_api(api, "api", "address")
-        node.add_sections(self._context.report)
+        guard = Guard(address, settings.api)
+        self._api = ReadAPI(address, node.sources, telemetry, guard=guard)
+        parts.start_read_api(self._api, "api", "address")
+        self._rpc = RpcService(
+            transport,
+            context.settings,
+            node.endpoint(self._callers.access),
+            node.in_flight,
+            node.duplicates,
+            node.casts,
+            clock,
+            telemetry,
+        )
+        node.add_sections(context.report, self._rpc.turns)
+        self._start(parts)
+
+    def _start(self, parts: Parts) -> None:
+        """Start the threads, after all parts are there."""
+        node, rpc = self._node, self._rpc
         node.watch()
         parts.callback(node.write_log)
         for loop in node.loops:
             parts.start_loop(loop)
         node.placement.start()
         parts.add("placement", node.placement.stop)
-        self._rpc = self._start_rpc(node, parts)
-        loops = self._rpc.loops
-        self._context.report.add(
-            "RPC threads", lambda: [f"{loop.name}: {loop.overdue:.1f} s late" for loop in loops]
-        )
+        parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
+        rpc.start()
         parts.callback(node.leave)  # comes first at a stop
 
-    def _open(self, parts: Parts) -> NodeAgent:
+    def _open(self, parts: Parts, transport: oslo_messaging.RPCTransport) -> NodeAgent:
         """Prove the identity of the node, and load its state from the store."""
         context, settings = self._context, self._context.settings.current
         telemetry, configuration = context.telemetry, context.configuration
@@ -89,7 +96,7 @@ class Agent:
         hypervisor = assembly.hypervisor(settings, telemetry)
         parts.callback(hypervisor.stop)
         identity.lock_hypervisor(startup.wait_for("the hypervisor", hypervisor.identity))
-        load = partial(self._load, startup, identity, hypervisor, parts)
+        load = partial(self._load, startup, identity, hypervisor, transport, parts)
         try:
             return load()
         except StoreDamaged as error:
@@ -104,6 +111,7 @@ class Agent:
         startup: Startup,
         identity: HostNodeIdentity,
         hypervisor: Hypervisor,
+        transport: oslo_messaging.RPCTransport,
         parts: Parts,
     ) -> NodeAgent:
         """Load the state of the node from the database."""
@@ -112,22 +120,15 @@ class Agent:
         with ExitStack() as opened:
             database = startup.wait_for("the database", partial(assembly.database, settings))
             opened.callback(database.close)
-            adapters = Adapters(
-                hypervisor=hypervisor,
-                database=database,
-                placement=assembly.placement(conf),
-                schedulers=assembly.schedulers(conf),
-                notifications=assembly.notifications(conf, settings.default.host),
-                cpu_power=assembly.cpu_power(settings),
-            )
             make = partial(
                 NodeAgent,
-                adapters,
+                assembly.adapters(conf, settings, hypervisor, database, transport),
                 identity,
                 context.settings,
                 context.telemetry,
                 context.clock,
                 context.events,
+                context.liveness.hung,
             )
             self._reporter.health("store", "pass")  # unless the node finds that it was restored
             node = startup.wait_for("the database", make)
@@ -136,9 +137,8 @@ class Agent:
 
     def _set_aside(self, error: StoreDamaged) -> None:
         """Set the damaged database aside, so that the next load creates a new one."""
-        files = assembly.set_database_aside(
-            self._context.settings.current, self._context.clock.now()
-        )
+        connection = self._context.settings.current.database.connection
+        files = set_aside(connection, self._context.clock.now())
         if not files:  # on a server
             raise error
         listed = ", ".join(map(str, files))
@@ -149,28 +149,12 @@ class Agent:
             " accept-restore accepts it",
         )
 
-    def _start_rpc(self, node: NodeAgent, parts: Parts) -> RpcService:
-        context = self._context
-        rpc = RpcService(
-            context.configuration.conf,
-            context.settings,
-            node.endpoint(self._callers.access),
-            node.in_flight,
-            node.duplicates,
-            context.clock,
-            context.telemetry,
-        )
-        parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
-        rpc.start()
-        parts.start_loop(rpc.probe)
-        return rpc
-
     # -- while it runs ----------------------------------------------------------------------------
 
     @property
-    def vital_loops(self) -> Sequence[Loop]:
-        """The threads whose progress the watchdog checks."""
-        return [*self._node.vital_loops, *self._rpc.loops]
+    def vital_turns(self) -> Sequence[Turn]:
+        """The turns whose progress the watchdog checks."""
+        return [*self._node.vital_turns, *self._rpc.turns]
 
     def ready(self) -> None:
         """Wait until calls are served, and log what a new database does not know."""

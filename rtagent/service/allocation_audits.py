@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rtagent.api.routes import NO_AUDIT
+from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import PlacementError, Unavailable
-from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
-from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
@@ -69,19 +68,19 @@ class AllocationAudits:
         self._changed: set[str] = set()
         self._report: AuditReport | None = None
         self._auditor = self._make(api, store, give_way)
-        node.tracker.listen(self._listener)
+        context.bus.subscribe(StatePublished, self._published)
 
-    def _listener(self, _state: NodeState, changes: Sequence[Change]) -> None:
+    def _published(self, event: StatePublished) -> None:
         """Note the owners whose devices may lack their allocations now, and changes of the policy,
         by which other devices may be published.
         """
         owners = {
             claim.owner_id
-            for change in changes
+            for change in event.changes
             for claim in change.puts
             if claim.state == ACTIVE and (claim.pci or claim.resources)
         }
-        policy = self._report is not None and any(change.policy for change in changes)
+        policy = self._report is not None and any(change.policy for change in event.changes)
         if owners or policy:
             with self._lock:
                 self._changed |= owners

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.audit import PERIODIC, AuditSummary
+from rtagent.audit import PERIODIC, AuditEnded, AuditSummary
+from rtagent.bus import Bus, CallRefused
 from rtagent.model.change import Call
 from rtagent.model.event import (
     AUDIT_END,
@@ -25,6 +26,7 @@ from rtagent.model.event_payloads import (
 from rtagent.model.metric import Metric, documents
 from rtagent.model.printable import printable
 from rtagent.ports import Service
+from rtagent.service.context import Measured, ServiceChanged
 
 #: How many reasons the event of a refusal has. The caller gets all of them.
 REASONS = 20
@@ -62,17 +64,21 @@ def of_audit(summary: AuditSummary) -> Notification:
     )
 
 
-class AuditEvents:
-    """Announces audits, except a periodic one that found what the audit before found.
+class Announcer:
+    """Announces what happens, except a periodic audit that found what the audit before found.
 
     Such an event says nothing new, and the hosts of a fleet would write one each minute.
     """
 
-    def __init__(self, announce: Callable[[Notification], None]) -> None:
+    def __init__(self, bus: Bus, announce: Callable[[Notification], None]) -> None:
         self._announce = announce
         self._found: AuditSummary | None = None
+        bus.subscribe(CallRefused, lambda event: announce(of_refusal(event.call, event.reasons)))
+        bus.subscribe(Measured, lambda event: announce(of_metrics(event.metrics)))
+        bus.subscribe(ServiceChanged, lambda event: announce(of_service(event.service)))
+        bus.subscribe(AuditEnded, lambda event: self._audited(event.summary))
 
-    def listener(self, summary: AuditSummary) -> None:
+    def _audited(self, summary: AuditSummary) -> None:
         """Announce the end of an audit. Audits end one after the other."""
         found = replace(summary, cause="", seconds=0.0, applied=0, skipped=0)
         did = summary.applied or summary.skipped

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from pathlib import Path
 
+import oslo_messaging
 from oslo_config import cfg
 
 from rtagent.conf.settings import Settings
@@ -15,7 +14,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.event_rows import SqlEventLog
 from rtagent.db.node_rows import NodeMetrics
 from rtagent.db.registry import SqlServiceRegistry
-from rtagent.db.restore import check_files, set_aside
+from rtagent.db.restore import check_files
 from rtagent.db.store import SqlStore
 from rtagent.db.transaction import errors_of
 from rtagent.errors import ConfigError, RtAgentError
@@ -26,7 +25,6 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
 from rtagent.rpc.casts import BoundedCasts, scheduler_casts
 from rtagent.rpc.notifier import EventSender, event_sender
-from rtagent.rpc.transport import get_transport
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
@@ -97,11 +95,6 @@ def database(settings: Settings) -> Database:
     )
 
 
-def set_database_aside(settings: Settings, now: datetime) -> Sequence[Path]:
-    """Rename the files of an embedded database that is closed. Return the new names."""
-    return set_aside(settings.database.connection, now)
-
-
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
     """Return the libvirt adapter. It is not connected yet.
 
@@ -121,26 +114,24 @@ def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
     )
 
 
-def cpu_power(settings: Settings) -> CpuPower:
-    """Return the configured strategy of CPU power management."""
+def adapters(
+    conf: cfg.ConfigOpts,
+    settings: Settings,
+    hypervisor: Hypervisor,
+    database: Database,
+    transport: oslo_messaging.RPCTransport,
+) -> Adapters:
+    """Return the adapters of a node agent. They are not connected yet. :raises ConfigError:"""
     options = settings.libvirt
-    return power.strategy(
-        options.cpu_power_management_strategy,
-        options.cpu_power_governor_low,
-        options.cpu_power_governor_high,
+    return Adapters(
+        hypervisor=hypervisor,
+        database=database,
+        placement=loading.load(conf),
+        schedulers=scheduler_casts(transport),
+        notifications=event_sender(conf, settings.default.host),
+        cpu_power=power.strategy(
+            options.cpu_power_management_strategy,
+            options.cpu_power_governor_low,
+            options.cpu_power_governor_high,
+        ),
     )
-
-
-def schedulers(conf: cfg.ConfigOpts) -> BoundedCasts:
-    """Return what casts to the schedulers. It is not connected yet. :raises ConfigError:"""
-    return scheduler_casts(get_transport(conf))
-
-
-def notifications(conf: cfg.ConfigOpts, host: str) -> EventSender | None:
-    """Return what publishes events, or None. It is not connected yet. :raises ConfigError:"""
-    return event_sender(conf, host)
-
-
-def placement(conf: cfg.ConfigOpts) -> HttpPlacement | None:
-    """Return the client of Placement, or None if nothing is published. :raises ConfigError:"""
-    return loading.load(conf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rtagent.audit import PERIODIC, AuditSummary, unobserved
@@ -12,7 +12,16 @@ from rtagent.errors import HypervisorUnavailable, IdentityError, TrackerBusy
 from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
 from rtagent.service.admission import Admission
-from rtagent.service.context import NodeContext
+from rtagent.service.context import (
+    Fatal,
+    Granting,
+    HypervisorEvent,
+    HypervisorLost,
+    NodeContext,
+    PolicyChanged,
+    Reloaded,
+    StoreReturned,
+)
 from rtagent.service.loop import LAST, Backoff, Rest, every
 
 PART = "hypervisor"
@@ -46,9 +55,11 @@ class Audits:
         identity: HostNodeIdentity,
         admission: Admission,
         checks: Sequence[Check],
+        wake: Callable[[], None],
     ) -> None:
         """:param identity: locks the hypervisor again after a loss of the connection.
         :param checks: after a good audit, all of them have to accept the host.
+        :param wake: wakes the thread.
         """
         self._context, self._clock = context, context.clock
         self._reporter = context.reporter.named(__name__)
@@ -58,24 +69,28 @@ class Audits:
         self._lock = threading.Lock()
         self._causes: list[str] = ["start"]
         self._done_at: float | None = None
-        self._losses = 0
+        self._losses, self._wake = 0, wake
+        bus = context.bus
+        bus.subscribe(HypervisorEvent, self._noticed)
+        bus.subscribe(StoreReturned, self._store_returned)
+        bus.subscribe(PolicyChanged, lambda _: self.request("policy"))
+        bus.subscribe(Reloaded, lambda _: self.request("reload"))
 
     @property
     def age(self) -> float:
         """Seconds since the last good audit ended; infinite before the first."""
         return float("inf") if self._done_at is None else self._clock.monotonic() - self._done_at
 
-    def add_cause(self, cause: str) -> None:
-        """Add a cause of the next audit; several causes share one audit."""
-        with self._lock:
-            if cause not in self._causes:
-                self._causes.append(cause)
+    def request(self, cause: str) -> None:
+        """Audit soon. Any thread may call it; several causes share one audit."""
+        self._add_cause(cause)
+        self._wake()
 
     def lost(self, error: HypervisorUnavailable) -> None:
         """Close the admission until an audit that begins later is good. Any thread may call it."""
         self._losses += 1
         if self._admission.close(error):
-            self._context.events.lost()
+            self._context.bus.publish(HypervisorLost())
 
     def turn(self) -> Rest:
         """Run one audit."""
@@ -91,12 +106,27 @@ class Audits:
             return self._failed(error)
         except TrackerBusy as error:
             self._reporter.log("warning", f"audit ({cause}) is postponed: {error.message}")
-            self.add_cause(cause)
+            self._add_cause(cause)
             return every(self._backoff.pause())
         except Exception as error:
             self._failed(unobserved(error))
             raise  # to the loop, which reports where it comes from
         return self._done(cause, summary, self._clock.monotonic() - began)
+
+    def _noticed(self, event: HypervisorEvent) -> None:
+        """React to the hypervisor. A lost connection closes the admission at once."""
+        if event.name == "connection":
+            self.lost(HypervisorUnavailable("the connection to it was lost"))
+        self.request(event.name)
+
+    def _store_returned(self, _: StoreReturned) -> None:
+        self._node.tracker.restart_leases()
+        self.request("store")
+
+    def _add_cause(self, cause: str) -> None:
+        with self._lock:
+            if cause not in self._causes:
+                self._causes.append(cause)
 
     def _take_causes(self) -> str:
         with self._lock:
@@ -109,12 +139,12 @@ class Audits:
         try:
             self._identity.lock_hypervisor(found)
         except IdentityError as error:
-            self._context.events.fatal(error)
+            self._context.bus.publish(Fatal(error=error))
             raise HypervisorUnavailable(error.message) from error
         self._node.tracker.restart_leases()
 
     def _failed(self, error: HypervisorUnavailable) -> Rest:
-        self.add_cause("return")
+        self._add_cause("return")
         self._reporter.health(PART, "fail", error.message)
         self.lost(error)
         return every(self._backoff.pause())
@@ -124,12 +154,12 @@ class Audits:
             self._reporter.health(PART, "pass")
         if why := self._not_enough(summary):
             self._admission.not_ready(why)
-            self.add_cause(cause)
+            self._add_cause(cause)
             return every(self._backoff.pause())
         self._backoff.reset()
         self._done_at = self._clock.monotonic()
         if all(check.accept() for check in self._checks) and self._admission.open():
-            self._context.events.ready()
+            self._context.bus.publish(Granting())
         interval = self._context.settings.current.default.audit_interval
         if self._node.tracker.unlisted is not None:
             interval = min(interval, LAST)

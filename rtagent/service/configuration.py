@@ -19,8 +19,7 @@ from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.provider_files import ProviderFiles
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
-from rtagent.service.caller_access import effective_rules
-from rtagent.service.trust import check_keys
+from rtagent.service.trust import check_keys, effective_rules
 from rtagent.virt.monitors import loading as monitors
 
 TAKE_OVER = cfg.BoolOpt(

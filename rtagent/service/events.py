@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 
 from rtagent.api.event_tail import EventTail
+from rtagent.bus import AnnouncementWaits, StatePublished
 from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.model.event_log import credible
 from rtagent.ports import EventLog
-from rtagent.service.context import PartContext
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 from rtagent.tracker import ResourceTracker
 
@@ -31,29 +32,23 @@ class Events:
 
     def __init__(
         self,
-        context: PartContext,
+        context: NodeContext,
         log: EventLog,
         tracker: ResourceTracker,
         kept: int,
         congested: Callable[[], bool],
+        wake: Callable[[], None],
     ) -> None:
         """:param congested: whether so many events are unpublished that announced ones would be in
-        the way of the events of changes.
+        the way of the events of changes. :param wake: runs the next turn soon.
         """
         self._clock, self._reporter = context.clock, context.reporter.named(__name__)
         self._log, self._tracker, self._congested = log, tracker, congested
         self._node_uuid, self._epoch = tracker.snapshot().node.uuid, tracker.snapshot().epoch
         self._announced_at = -math.inf
-        self._written: Callable[[], None] = _nothing
-        self.tail = EventTail(self._sequence, kept, context.clock.monotonic)
-
-    def attach(self, wake: Callable[[], None], written: Callable[[], None]) -> None:
-        """:param wake: runs the next turn soon. :param written: called when announced events are
-        written.
-        """
-        self._written = written
-        self.tail.attach(wake)
-        self._tracker.announcements.attach(wake, self._log)
+        self.tail = EventTail(self._sequence, kept, context.clock.monotonic, wake)
+        context.bus.subscribe(AnnouncementWaits, lambda _: wake())
+        context.bus.subscribe(StatePublished, lambda _: wake() if self.tail.wanted else None)
 
     def turn(self) -> Rest:
         """Write what is announced, and load what is new."""
@@ -76,8 +71,7 @@ class Events:
             announcements.drop()
             return math.inf
         self._announced_at = now
-        if announcements.write(ANNOUNCED):
-            self._written()
+        announcements.write(ANNOUNCED, self._log)
         return ANNOUNCED_EVERY
 
     def _load(self) -> bool:
@@ -97,7 +91,3 @@ class Events:
 
     def _sequence(self) -> int:
         return self._tracker.snapshot().event_sequence
-
-
-def _nothing() -> None:
-    """Do nothing: no thread waits for announced events yet."""

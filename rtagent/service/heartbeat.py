@@ -1,15 +1,17 @@
-"""Heartbeat: the heartbeat of this service, and whether the scheduler may select the host."""
+"""Heartbeat: the heartbeat of this service, and whether the scheduler may select the host; and
+the end of that when so many builds have failed in a row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from rtagent.bus import StatePublished
 from rtagent.errors import StoreUnavailable
 from rtagent.model.host_report import ServiceState
 from rtagent.ports import Service, ServiceRegistry
-from rtagent.service.announced import of_service
-from rtagent.service.context import NodeContext
+from rtagent.service.context import NodeContext, ServiceChanged
 from rtagent.service.loop import Rest, every
 from rtagent.tracker import ResourceTracker
 
@@ -95,8 +97,9 @@ class Heartbeat:
         if service.host == self._host:
             before, self._service = self._service, service
             if _state(before) != _state(service):
-                self._context.events.service_changed()
-                self._tracker.announcements.add(of_service(service))
+                self._context.bus.publish(
+                    ServiceChanged(service=service, why_forced_down=self.why_forced_down)
+                )
             if before.forced_down != service.forced_down:
                 self._say_forced_down()
         return service
@@ -117,3 +120,51 @@ def _state(service: Service) -> ServiceState:
         disabled_reason=service.disabled_reason,
         forced_down=service.forced_down,
     )
+
+
+class BuildFailures:
+    """Follows the published changes. It disables at each multiple of the threshold, so that a
+    service that an operator has enabled again has as many attempts as before. A good build
+    enables nothing.
+    """
+
+    def __init__(
+        self, context: NodeContext, heartbeat: Heartbeat, host: str, wake: Callable[[], None]
+    ) -> None:
+        """:param wake: runs the next turn soon."""
+        self._context, self._heartbeat, self._host = context, heartbeat, host
+        self._reporter = context.reporter.named(__name__)
+        self._wake, self._failed = wake, 0
+        context.bus.subscribe(StatePublished, self._published)
+
+    def _published(self, event: StatePublished) -> None:
+        """Note whether the service is to be disabled."""
+        options = self._context.settings.current.compute
+        threshold = options.consecutive_build_service_disable_threshold
+        for change in event.changes:
+            if threshold and change.failed_builds and change.failed_builds % threshold == 0:
+                self._failed = change.failed_builds
+                self._wake()
+
+    def beat(self) -> Rest:
+        """Make a turn of the heartbeat; then disable the service, if that is due."""
+        rest = self._heartbeat.turn()
+        self._settle()
+        return rest
+
+    def _settle(self) -> None:
+        """Disable the service, if that is due; if the database does not answer, later."""
+        failed = self._failed
+        if not failed:
+            return
+        reason = f"Auto-disabled due to {failed} build failures"
+        try:
+            if not self._heartbeat.state.disabled:  # an operator's reason stays
+                self._heartbeat.set_disabled(self._host, True, reason)
+                self._reporter.log(
+                    "error", f"{reason}: rtagent service enable ends that, a good build does not"
+                )
+        except StoreUnavailable:
+            return
+        if self._failed == failed:
+            self._failed = 0

@@ -1,8 +1,9 @@
-"""HostChecks: check that the operator's CPU sets and device specifications fit this host.
+"""HostChecks, ProviderFileChecks: check that the operator's CPU sets, device specifications and
+provider files fit this host.
 
-A configuration that does not fit stops the start, and is refused at a reload. A CPU or device that
-disappears while the agent runs causes a warning, and existing allocations stay. A device that does
-not fit its specification is left out, see `rtagent.reconcile.devices`.
+A configuration that does not fit stops the start, and is refused at a reload. What begins to
+contradict the host while the agent runs causes a warning, and existing allocations stay. A device
+that does not fit its specification is left out, see `rtagent.reconcile.devices`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.claim import PCPU, RESOURCE
@@ -17,11 +19,13 @@ from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
+from rtagent.model.printable import printable
 from rtagent.numa import cpu_sets, networks
 from rtagent.pci.pmem import missing_error, missing_namespaces
 from rtagent.pci.specs import spec_errors
+from rtagent.placement.offers import Offers
 from rtagent.reconcile.drift import CPU, absent
-from rtagent.service.context import NodeContext
+from rtagent.service.context import Fatal, NodeContext
 
 #: The parts of health that the checks report.
 CPUS, NETWORKS, DEVICES, NAMESPACES = "cpus", "networks", "devices", "namespaces"
@@ -82,7 +86,7 @@ class HostChecks:
             missing = missing_cpus(state, state.policy)
         except ConfigError as error:
             if not self._cpus_accepted:
-                self._context.events.fatal(error)
+                self._context.bus.publish(Fatal(error=error))
                 return False
             self._reporter.health(CPUS, "warn", error.message)
             return True
@@ -100,7 +104,7 @@ class HostChecks:
             networks.check(state.policy.numa.networks, state.topology)
         except ConfigError as error:
             if not self._networks_accepted:
-                self._context.events.fatal(error)
+                self._context.bus.publish(Fatal(error=error))
                 return False
             self._reporter.health(NETWORKS, "warn", error.message)
             return True
@@ -112,7 +116,7 @@ class HostChecks:
         state = self._host.state
         wrong = None if self._devices_accepted else next(self._wrong_specs(state.policy), None)
         if wrong is not None:
-            self._context.events.fatal(wrong)
+            self._context.bus.publish(Fatal(error=wrong))
             return False
         self._devices_accepted = True
         missing = ", ".join(drift.resource for drift in absent(state) if drift.unit != CPU)
@@ -126,7 +130,7 @@ class HostChecks:
         state = self._host.state
         absent_names = self._missing_namespaces(state.policy)
         if absent_names and not self._namespaces_accepted:
-            self._context.events.fatal(missing_error(absent_names))
+            self._context.bus.publish(Fatal(error=missing_error(absent_names)))
             return False
         if state.policy.pci.pmem:
             listed = self._host.namespaces is not None
@@ -155,3 +159,59 @@ def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:
         return frozenset()
     held = frozenset(int(name) for kind, name in state.units if kind == PCPU)
     return cpu_sets.check(policy.numa, state.topology, policy.reserved_cpus, held)
+
+
+#: The part of health that the checks report.
+PROVIDER_FILES = "provider_files"
+
+
+class OfferingHost(Protocol):
+    """The host; implemented by `rtagent.embedded.EmbeddedNode`."""
+
+    def offers_from(self, settings: Settings) -> Offers:
+        """Return what the provider files of these settings add to this host."""
+        ...
+
+
+class ProviderFileChecks:
+    """Checks the files against the host after each audit, and before a reload."""
+
+    def __init__(self, context: NodeContext, host: OfferingHost) -> None:
+        self._context, self._host = context, host
+        self._reporter = context.reporter.named(__name__)
+        self._accepted = False
+        # Entries without a provider of which the log has a line.
+        self._absent: frozenset[str] = frozenset()
+
+    def accept(self) -> bool:
+        """Check the files in force after a good audit; return whether the node can be served.
+
+        Files that do not fit at the first check are fatal.
+        """
+        offers = self._host.offers_from(self._context.settings.current)
+        self._log_absent(offers)
+        texts = [error.message for error in offers.mistakes]
+        if texts and not self._accepted:
+            for text in texts[1:]:  # the first one is the last line of the log
+                self._reporter.log("error", text)
+            self._context.bus.publish(Fatal(error=offers.mistakes[0]))
+            return False
+        self._accepted = True
+        self._reporter.health(PROVIDER_FILES, "warn" if texts else "pass", "; ".join(texts))
+        return True
+
+    def check(self, settings: Settings) -> None:
+        """Check new files. :raises ExceptionGroup: of `ConfigError`: every mistake."""
+        if mistakes := self._host.offers_from(settings).mistakes:
+            raise ExceptionGroup("the provider files do not fit this host", mistakes)
+
+    def _log_absent(self, offers: Offers) -> None:
+        """Log each entry whose provider is absent, once until the provider is there."""
+        for entry in offers.absent:
+            if entry.origin not in self._absent:
+                self._reporter.log(
+                    "warning",
+                    f"{entry.origin}: this host has no provider"
+                    f" {printable(entry.identification)}: ignored until it has",
+                )
+        self._absent = frozenset(entry.origin for entry in offers.absent)

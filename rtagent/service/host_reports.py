@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from rtagent.api.address import page_url
+from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
-from rtagent.model.change import Change
 from rtagent.model.host_bounds import beyond_bounds, beyond_instances
 from rtagent.model.host_report import MAX_ENDED, HostDescription, HostReport, InstanceInfo
 from rtagent.model.metric import Metric
@@ -28,7 +28,14 @@ from rtagent.scheduler.report import (
     report_of,
 )
 from rtagent.service.admission import Admission
-from rtagent.service.context import NodeContext
+from rtagent.service.context import (
+    DuplicateChanged,
+    Granting,
+    HypervisorLost,
+    NodeContext,
+    Reloaded,
+    ServiceChanged,
+)
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import Rest, every
 
@@ -78,19 +85,20 @@ class HostReports:
         heartbeat: Heartbeat,
         send: Send,
         metrics: Callable[[], tuple[Metric, ...]],
+        wake: Callable[[], None],
     ) -> None:
         """:param send: casts to all schedulers in bounded time; raises `CastFailed`.
         :param metrics: returns what the compute monitors have measured.
+        :param wake: runs the next turn soon.
         """
         self._context, self._tracker = context, node.tracker
         self._admission, self._heartbeat, self._send = admission, heartbeat, send
-        self._metrics = metrics
+        self._metrics, self._wake = metrics, wake
         self._reporter = context.reporter.named(__name__)
         for outcome in (SENT, DROPPED):
             self._reporter.counted("host_reports", outcome, 0)
-        self._wake: Callable[[], None] = lambda: None
-        self._changed, self._failed = True, False
-        self._lock = threading.Lock()
+        self._changed, self._failed, self._left = True, False, False
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._wanted: _Wanted | None = None
         #: Uuids of the claims that have ended since the last report.
         self._ended = deque[str](maxlen=MAX_ENDED)
@@ -102,19 +110,17 @@ class HostReports:
         self._reported = ""
         now = context.clock.monotonic()
         self._next_report, self._next_sync = now, now + self._sync_interval
+        context.bus.subscribe(StatePublished, self._published)
+        for event in (Granting, HypervisorLost, ServiceChanged, DuplicateChanged, Reloaded):
+            context.bus.subscribe(event, self._report_soon)
 
-    def attach(self, wake: Callable[[], None]) -> None:
-        """:param wake: wakes the thread."""
-        self._wake = wake
-
-    def listener(self, _: NodeState, changes: Sequence[Change]) -> None:
-        """Report a change of the state."""
+    def _published(self, event: StatePublished) -> None:
         with self._lock:
-            self._ended.extend(claim.uuid for change in changes for claim in change.ends)
-        self.changed()
+            self._ended.extend(claim.uuid for change in event.changes for claim in change.ends)
+        self._report_soon(event)
 
-    def changed(self) -> None:
-        """Report soon. Cheap: it is called for every change of the state."""
+    def _report_soon(self, _event: Value) -> None:
+        """Report what has changed. Cheap: it is called for every change of the state."""
         if not self._changed:
             self._changed = True
             self._wake()
@@ -137,6 +143,29 @@ class HostReports:
 
     def turn(self) -> Rest:
         """Send what is due, and return when more is."""
+        with self._sending:
+            return Rest() if self._left else self._send_due()
+
+    def leave(self, timeout: float) -> None:
+        """Report that this agent grants no more claims, and then nothing more.
+
+        Nothing is sent if the last report was dropped, or if another one is being sent for
+        `timeout` seconds: a stop does not wait for a broker that is away.
+        """
+        if not self._sending.acquire(timeout=timeout):
+            return
+        try:
+            self._left, state = True, self._tracker.snapshot()
+            if state.topology is not None and not self._failed:
+                report = self._report(state, self._describe(state).digest, STOPPING)
+                with contextlib.suppress(CastFailed):
+                    self._send([casts.host_state(report)])
+        finally:
+            self._sending.release()
+
+    # -- what is sent -----------------------------------------------------------------------------
+
+    def _send_due(self) -> Rest:
         now = self._context.clock.monotonic()
         wanted = self._take_wanted(now)
         changed, self._changed = self._changed, False
@@ -152,20 +181,6 @@ class HostReports:
         self._reporter.counted("host_reports", SENT)
         self._next_report = now + self._context.settings.current.default.report_interval
         return self._rest(now)
-
-    def leave(self) -> None:
-        """Report that this agent grants no more claims. Call it when the thread has ended.
-
-        Nothing is sent if the last report was dropped: a stop does not wait for a broker that is
-        away.
-        """
-        state = self._tracker.snapshot()
-        if state.topology is not None and not self._failed:
-            report = self._report(state, self._describe(state).digest, STOPPING)
-            with contextlib.suppress(CastFailed):
-                self._send([casts.host_state(report)])
-
-    # -- what is sent -----------------------------------------------------------------------------
 
     def _casts(self, state: NodeState, wanted: _Wanted | None, now: float) -> list[Message]:
         """Return the messages of a turn. The report comes last, because it has the number of the

@@ -6,7 +6,7 @@ from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.lifecycle import moves
 from rtagent.model.retention import Retention
 from rtagent.ports import Store
-from rtagent.service.context import PartContext
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest, every
 from rtagent.tracker import ResourceTracker
 
@@ -24,7 +24,7 @@ class Housekeeping:
     time of day of this host and of the database's does not matter.
     """
 
-    def __init__(self, context: PartContext, store: Store, tracker: ResourceTracker) -> None:
+    def __init__(self, context: NodeContext, store: Store, tracker: ResourceTracker) -> None:
         self._context, self._store, self._tracker = context, store, tracker
         self._reporter = context.reporter.named(__name__)
         # None: what earlier processes have counted is not read yet.

@@ -1,13 +1,19 @@
-"""KeptRecords: records of a scheduler's database that its view has, too."""
+"""KeptRecords: records of a scheduler's database that its view has, too: aggregates and
+services.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
 
+from rtagent.db.aggregate_rows import AggregateStore
+from rtagent.db.registry import BINARY
 from rtagent.errors import StoreUnavailable
-from rtagent.ports import Reporter
+from rtagent.model.aggregate import Aggregate
+from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
+from rtagent.scheduler.errors import HostNotFound
 from rtagent.service.loop import Rest
 
 #: Seconds between two reads of the database. Others may change it, and their messages may be lost.
@@ -27,6 +33,7 @@ class KeptRecords(Generic[T]):
         read: Callable[[], T],
         show: Callable[[T], None],
         changed: Callable[[], None],
+        wake: Callable[[], None],
         reporter: Reporter,
     ) -> None:
         """Read the records.
@@ -34,17 +41,14 @@ class KeptRecords(Generic[T]):
         :param part: the name of their health check. :param read: reads them in the database.
         :param show: replaces them in the view.
         :param changed: is called after every change, so that other schedulers read them again.
+        :param wake: runs the next turn soon.
         :raises StoreUnavailable:
         """
         self._part, self._read, self._show, self._changed = part, read, show, changed
         self._reporter = reporter
         self._lock = threading.Lock()
-        self._wake: Callable[[], None] = lambda: None
-        self.read()
-
-    def attach(self, wake: Callable[[], None]) -> None:
-        """Call `wake` to run the next turn."""
         self._wake = wake
+        self.read()
 
     def turn(self) -> Rest:
         """Read the records again."""
@@ -77,3 +81,141 @@ class KeptRecords(Generic[T]):
             self.read()
         except StoreUnavailable:
             self._wake()
+
+
+AGGREGATES = "aggregates"
+
+
+class AggregateView(Protocol):
+    """What uses the aggregates, see `HostManager`."""
+
+    def set_aggregates(self, aggregates: Iterable[Aggregate]) -> None:
+        """Replace all aggregates."""
+        ...
+
+
+class KeptAggregates:
+    """Thread-safe. Every change is in the database first, then in the view.
+
+    :ivar records: reads them, see `KeptRecords`. :ivar known: the aggregates that the view has.
+    """
+
+    def __init__(
+        self,
+        store: AggregateStore,
+        view: AggregateView,
+        changed: Callable[[], None],
+        wake: Callable[[], None],
+        clock: Clock,
+        reporter: Reporter,
+    ) -> None:
+        """Read the aggregates.
+
+        :param changed: is called after every change, so that other schedulers read them again.
+        :param wake: see `KeptRecords`.
+        :raises StoreUnavailable:
+        """
+        self._store, self._view, self._clock = store, view, clock
+        self.known: tuple[Aggregate, ...] = ()
+        reporter = reporter.named(__name__)
+        self.records = KeptRecords(AGGREGATES, store.list, self._show, changed, wake, reporter)
+
+    def list(self) -> tuple[Aggregate, ...]:
+        return self.records.read()
+
+    def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
+        return self._after(self._store.create(name, metadata, uuid))
+
+    def set(
+        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    ) -> Aggregate:
+        return self._after(self._store.set(aggregate, metadata, name))
+
+    def add_host(self, aggregate: str, host: str) -> Aggregate:
+        return self._after(self._store.add_host(aggregate, host))
+
+    def remove_host(self, aggregate: str, host: str) -> Aggregate:
+        return self._after(self._store.remove_host(aggregate, host))
+
+    def delete(self, aggregate: str) -> Aggregate:
+        return self._after(self._store.delete(aggregate, self._clock.now()))
+
+    def reread(self) -> None:
+        self.records.reread()
+
+    def _after(self, result: Aggregate) -> Aggregate:
+        self.records.after_change()
+        return result
+
+    def _show(self, found: tuple[Aggregate, ...]) -> None:
+        if found != self.known:
+            self.known = found
+            self._view.set_aggregates(found)
+
+
+SERVICES = "services"
+
+
+class ServiceView(Protocol):
+    """What uses the records, see `HostManager`."""
+
+    def set_forced_down(self, hosts: Collection[str], released: Collection[str] = ()) -> None:
+        """Replace the hosts that are forced down, and those that were."""
+        ...
+
+    def knows(self, host: str) -> bool:
+        """Return whether a service host is in the view."""
+        ...
+
+
+class KeptServices:
+    """Thread-safe. Every change is in the database first, then in the view.
+
+    :ivar records: reads them, see `KeptRecords`.
+    """
+
+    def __init__(
+        self,
+        registry: ServiceRegistry,
+        view: ServiceView,
+        changed: Callable[[], None],
+        wake: Callable[[], None],
+        reporter: Reporter,
+    ) -> None:
+        """Read the records.
+
+        :param changed: is called after every change, so that other schedulers read them again.
+        :param wake: see `KeptRecords`.
+        :raises StoreUnavailable:
+        """
+        self._registry, self._view = registry, view
+        self._reporter = reporter.named(__name__)
+        self.records = KeptRecords(SERVICES, self._read, self._show, changed, wake, self._reporter)
+
+    def get(self, host: str) -> Service:
+        """Return the record of a host. :raises HostNotFound: :raises StoreUnavailable:"""
+        found = [each for each in self.records.read() if each.host == host]
+        if found:
+            return found[0]
+        self._check_known(host)
+        return Service(host=host, binary=BINARY)
+
+    def force_down(self, host: str, forced_down: bool) -> Service:
+        """Change the record of a host. :raises HostNotFound: :raises StoreUnavailable:"""
+        self.get(host)
+        service = self._registry.set_forced_down(host, forced_down)
+        state = "forced down" if forced_down else "no longer forced down"
+        self._reporter.log("info", f"an operator changed the service of {host}: it is {state}")
+        self.records.after_change()
+        return service
+
+    def _check_known(self, host: str) -> None:
+        if not self._view.knows(host):
+            raise HostNotFound(host=host)
+
+    def _read(self) -> list[Service]:
+        return [each for each in self._registry.services() if each.binary == BINARY]
+
+    def _show(self, found: list[Service]) -> None:
+        forced = {each.host for each in found if each.forced_down}
+        self._view.set_forced_down(forced, {each.host for each in found} - forced)

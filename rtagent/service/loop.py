@@ -6,7 +6,7 @@ import math
 import random
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
@@ -71,11 +71,14 @@ class Turn:
     :ivar since: when the turn has begun, or when the next one is due.
     """
 
-    def __init__(self, name: str, run: Callable[[], Rest], now: float, wake: threading.Condition):
+    def __init__(
+        self, name: str, run: Callable[[], Rest], clock: Clock, changed: threading.Condition
+    ) -> None:
+        """:param changed: is notified of a wake-up."""
         self.name, self.run = name, run
         self.backoff, self.failed = Backoff(), False
-        self.woken, self.since = False, now
-        self._changed, self._not_before = wake, now
+        self.woken, self.since = False, clock.monotonic()
+        self._clock, self._changed, self._not_before = clock, changed, self.since
 
     def wake(self) -> None:
         """Run the next turn as soon as the current rest allows."""
@@ -83,14 +86,22 @@ class Turn:
             self.woken = True
             self._changed.notify_all()
 
-    def rest(self, rest: Rest, now: float) -> None:
+    def rest(self, rest: Rest) -> None:
         """Plan the next turn."""
+        now = self._clock.monotonic()
         self._not_before, self.since = now + rest.at_least, now + rest.at_most
 
     @property
     def due(self) -> float:
         """When the next turn is to run."""
         return self._not_before if self.woken else self.since
+
+    @property
+    def overdue(self) -> float:
+        """The seconds since the start of the current turn, or since the time at which the next one
+        was due.
+        """
+        return max(0.0, self._clock.monotonic() - self.since)
 
 
 class Loop:
@@ -119,19 +130,36 @@ class Loop:
 
     def add(self, name: str, run: Callable[[], Rest]) -> Turn:
         """Add a turn that is less urgent than those before. Its first run is due at the start."""
-        self._turns.append(Turn(name, run, self._clock.monotonic(), self._changed))
+        self._turns.append(Turn(name, run, self._clock, self._changed))
         return self._turns[-1]
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns, the most urgent one first."""
+        return tuple(self._turns)
 
     def start(self) -> None:
         """Run the first turns at once."""
         for turn in self._turns:
-            turn.rest(Rest(at_most=0.0), self._clock.monotonic())
+            turn.rest(Rest(at_most=0.0))
         self._thread.start()
 
     def wake(self) -> None:
         """Run each turn as soon as its current rest allows."""
         for turn in self._turns:
             turn.wake()
+
+    def waker(self, name: str) -> Callable[[], None]:
+        """Return what wakes the turn of this name. The turn may be added later, before the start:
+        what it needs to be made may have to wake it.
+        """
+
+        def wake() -> None:
+            for turn in self._turns:
+                if turn.name == name:
+                    turn.wake()
+
+        return wake
 
     def give_way(self) -> None:
         """Run once the turns that are due and more urgent than the running one, which calls this
@@ -155,14 +183,6 @@ class Loop:
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()
-
-    @property
-    def overdue(self) -> float:
-        """The seconds since the start of the current turn, or since the time at which a turn was
-        due.
-        """
-        now = self._clock.monotonic()
-        return max(0.0, *(now - turn.since for turn in self._turns))
 
     def _run(self) -> None:
         while (index := self._wait()) is not None:
@@ -203,7 +223,7 @@ class Loop:
                 turn.failed = False
                 turn.backoff.reset()
                 self._reporter.health(f"{turn.name}-thread", "pass")
-        turn.rest(rest, self._clock.monotonic())
+        turn.rest(rest)
 
 
 def _where(error: Exception) -> str:

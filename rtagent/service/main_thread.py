@@ -1,10 +1,15 @@
-"""The main thread: its event queue, and the repetition of the steps of a start."""
+"""The main thread: its event queue, the repetition of the steps of a start, and the description of
+the process for SIGUSR1.
+"""
 
 from __future__ import annotations
 
 import queue
 import signal
-from collections.abc import Callable
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TypeVar
 
@@ -15,10 +20,35 @@ from rtagent.errors import (
     TakeoverPending,
     Unavailable,
 )
+from rtagent.model.health import Check
 from rtagent.ports import Clock, Reporter
-from rtagent.service.described import log_state
 from rtagent.service.loop import Backoff
 from rtagent.service.systemd import Notifier
+
+
+def log_state(reporter: Reporter, doing: str, checks: Iterable[Check] = ()) -> None:
+    """Log what the process does, the health of its parts, and the position of each thread.
+
+    :param doing: what it does, in one sentence.
+    """
+    reporter.log("info", f"state: {doing}")
+    for check in checks:
+        why = f": {check.output}" if check.output else ""
+        reporter.log("info", f"state: health of {check.part} is {check.status}{why}")
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if frame is None:  # it has ended meanwhile
+            continue
+        stack = reversed(traceback.extract_stack(frame))
+        where = ", ".join(f"{_short(at.filename)}:{at.lineno} {at.name}" for at in stack)
+        reporter.log("info", f"state: thread {thread.name} is in {where}")
+
+
+def _short(path: str) -> str:
+    """Return the last two parts of a path: a line of the log has a limit."""
+    return "/".join(path.split("/")[-2:])
+
 
 #: Reload the configuration.
 RELOAD = "reload"

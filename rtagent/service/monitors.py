@@ -9,18 +9,14 @@ from rtagent.errors import HypervisorUnavailable, StoreUnavailable
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Hypervisor
-from rtagent.service.context import NodeContext
+from rtagent.service.context import Measured, NodeContext, Reloaded
 from rtagent.service.loop import Rest, every
 from rtagent.virt.monitors import loading
 from rtagent.virt.monitors.loading import Monitor
 
 #: Writes the metrics of a node and an epoch to the database; raises `StoreUnavailable`.
 Write = Callable[[str, int, Sequence[Metric]], None]
-#: Called with the metrics of a measurement.
-Listener = Callable[[Sequence[Metric]], None]
-
-
-#: Seconds between two calls of the listeners, as between two of Nova's notifications.
+#: Seconds between two events of measurements, as between two of Nova's notifications.
 ANNOUNCE_INTERVAL = 60.0
 
 
@@ -36,21 +32,19 @@ class Monitors:
         hypervisor: Hypervisor,
         snapshot: Callable[[], NodeState],
         write: Write,
+        wake: Callable[[], None],
     ) -> None:
+        """:param wake: runs the next turn soon."""
         self._context, self._hypervisor = context, hypervisor
         self._snapshot, self._write = snapshot, write
         self._reporter = context.reporter.named(__name__)
-        self._listeners: list[Listener] = []
         self._names: Sequence[str] = ()
         self._monitors: Mapping[str, Monitor] = {}
         self._missing: dict[str, frozenset[str]] = {}
         self._written: tuple[Metric, ...] | None = None
         self._next_announcement = -math.inf
         self.metrics: tuple[Metric, ...] = ()
-
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` with a measurement each `ANNOUNCE_INTERVAL`. It must return at once."""
-        self._listeners.append(listener)
+        context.bus.subscribe(Reloaded, lambda _: wake())
 
     def current(self) -> tuple[Metric, ...]:
         """Return the last measurement."""
@@ -91,8 +85,7 @@ class Monitors:
         now = self._context.clock.monotonic()
         if self.metrics and now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL
-            for listener in self._listeners:
-                listener(self.metrics)
+            self._context.bus.publish(Measured(metrics=self.metrics))
 
     def _record(self) -> bool:
         """Write the metrics to the node's record. Return whether it has them."""

@@ -1,5 +1,46 @@
-"""NodeAgent: create the parts that serve one node, and connect their reactions to each other's
-events.
+"""NodeAgent: what runs for one node, and who reacts to what.
+
+.. list-table:: Threads, and their turns; the most urgent one of a thread first
+
+   * - ``audit``, ``heartbeat``, ``recovery``
+     - one turn each, which waits for no other
+   * - ``placement``
+     - see `rtagent.service.placement`
+   * - ``casts``
+     - ``host-reports``, ``notifications``, ``rpc-probe``: each waits for the message broker for a
+       few seconds at most
+   * - ``turns``
+     - ``log`` (of claims), ``events``, ``power``, ``housekeeping``, ``monitors``: what may wait for
+       another
+
+.. list-table:: Events, and who reacts to them
+
+   * - `StatePublished`
+     - the log of claims, the timeline, `Draining`, `BuildFailures`, `Recovery`, `HostReports`,
+       `Notifications`, `Events`, `Power`, what writes to Placement
+   * - `CallRefused`, `AuditEnded`
+     - the timeline, `Announcer`
+   * - `Measured`
+     - `Announcer`
+   * - `AnnouncementWaits`
+     - `Events`
+   * - `WriterDown`
+     - `Recovery`
+   * - `StoreReturned`, `PolicyChanged`, `HypervisorEvent`
+     - `Audits`
+   * - `Granting`
+     - the main thread (READY=1), `Power`, `HostReports`, `Publisher`
+   * - `HypervisorLost`
+     - `HostReports`, `Publisher`
+   * - `ServiceChanged`
+     - `Admission`, `Announcer`, `HostReports`, `Publisher`
+   * - `DuplicateChanged`
+     - `Admission`, `HostReports`, `Publisher`
+   * - `Reloaded`
+     - `Audits`, `HostReports`, `Monitors`, `Power`, `Recovery`, `Placement`, and the interval of
+       heartbeats
+   * - `Fatal`
+     - the main thread, which ends the process
 """
 
 from __future__ import annotations
@@ -8,12 +49,11 @@ from collections.abc import Callable, Sequence
 
 import rtagent
 from rtagent.api.routes import Sources
+from rtagent.audit import AuditEnded
+from rtagent.bus import Bus, CallRefused, StatePublished
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import open_node
-from rtagent.errors import DuplicateHost, HypervisorUnavailable, RtAgentError
 from rtagent.identity.node_identity import HostNodeIdentity
-from rtagent.model.change import Change
-from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import Duplicates, agent_identity
@@ -22,29 +62,33 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.credentials import reload_credentials
-from rtagent.service import node_sections
+from rtagent.service import node_report
 from rtagent.service.admission import Admission
-from rtagent.service.announced import AuditEvents, of_metrics, of_refusal
+from rtagent.service.announced import Announcer
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
-from rtagent.service.build_failures import BuildFailures
-from rtagent.service.context import NodeContext
-from rtagent.service.draining import Draining
+from rtagent.service.context import (
+    DuplicateChanged,
+    Fatal,
+    Granting,
+    HypervisorEvent,
+    NodeContext,
+    Reloaded,
+)
 from rtagent.service.events import Events
-from rtagent.service.heartbeat import Heartbeat
-from rtagent.service.host_checks import HostChecks
+from rtagent.service.heartbeat import BuildFailures, Heartbeat
+from rtagent.service.host_checks import HostChecks, ProviderFileChecks
 from rtagent.service.host_reports import HostReports
 from rtagent.service.housekeeping import Housekeeping
-from rtagent.service.loop import Loop, Rest
+from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, EventQueue
 from rtagent.service.monitors import Monitors
-from rtagent.service.node_gauges import measure_node
+from rtagent.service.node_report import Draining, measure_node
 from rtagent.service.notifications import Notifications
 from rtagent.service.page_sources import page_sources
 from rtagent.service.placement import NoPlacement, Placement
 from rtagent.service.power import Power
-from rtagent.service.process_gauges import measure_process
-from rtagent.service.provider_file_checks import ProviderFileChecks
+from rtagent.service.process import measure_process
 from rtagent.service.recovery import Recovery
 from rtagent.service.state_report import StateReport
 from rtagent.service.trust import authentication
@@ -53,19 +97,22 @@ from rtagent.telemetry.telemetry import Telemetry
 from rtagent.virt.libvirt import guest
 
 #: The threads whose progress the watchdog checks.
-VITAL = ("audit", "heartbeat", "recovery")
+VITAL = ("heartbeat", "recovery", "audit")
+#: The other threads, but that of Placement.
+CASTS, TURNS = "casts", "turns"
 #: Seconds for which steps of claims are collected, so that many share a log line.
 GATHER = 0.1
-#: The time-out in seconds for the thread that reports to end.
+#: The time-out in seconds of the last report.
 REPORT_PATIENCE = 5.0
 
 
 class NodeAgent:
-    """The parts of one node's agent, and the `NodeEvents` that they report.
+    """The parts of one node's agent.
 
     :ivar in_flight: the RPC calls that are being served.
     :ivar duplicates: whether another agent serves this host name.
     :ivar placement: what it does in Placement. :ivar monitors: measures the host.
+    :ivar sources: of the read API.
     """
 
     def __init__(
@@ -76,70 +123,89 @@ class NodeAgent:
         telemetry: Telemetry,
         clock: Clock,
         queue: EventQueue,
+        hung: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """Become the node's writer and build the parts; no thread is started yet.
 
         :param identity: has the locks of the host.
         :param queue: gets `READY`, and the errors that must end the process.
+        :param hung: returns the vital turns that hang.
         :raises IdentityError: StoreUnavailable: see `open_node`.
         """
-        self._sources: Sources  # set by `sources`
         self._adapters, self._telemetry, self._clock = adapters, telemetry, clock
-        self._queue = queue
-        context = NodeContext(settings=settings, clock=clock, reporter=telemetry, events=self)
-        power = self._power = Power(context, adapters.cpu_power)
-        hypervisor, store = power.observed(adapters.hypervisor), adapters.database.store
-        node = self._node = open_node(
-            settings.current, hypervisor, store, clock, identity=identity, reporter=telemetry
+        self._bus = bus = Bus()
+        context = NodeContext(settings=settings, clock=clock, reporter=telemetry, bus=bus)
+        self._loops = {name: Loop(name, None, clock, telemetry) for name in (*VITAL, CASTS, TURNS)}
+        bus.subscribe(Granting, lambda _: queue.put(READY))
+        bus.subscribe(Fatal, lambda event: queue.put(event.error))
+        turns, store = self._loops[TURNS], adapters.database.store
+        self._power = power = Power(
+            context, adapters.cpu_power, lambda: self._node.state, turns.waker("power")
         )
-        power.attach(node.tracker.snapshot)
-        self._admission = Admission(node.tracker)
-        self._checks = HostChecks(context, node)
-        self._file_checks = ProviderFileChecks(context, node)
-        checks = (self._checks, self._file_checks)
-        self._audits = Audits(context, node, hypervisor, identity, self._admission, checks)
+        hypervisor = power.observed(adapters.hypervisor)
+        self._node = open_node(
+            settings.current,
+            hypervisor,
+            store,
+            clock,
+            identity=identity,
+            reporter=telemetry,
+            bus=bus,
+        )
+        self._admission = Admission(self._node.tracker)
+        self._checks = HostChecks(context, self._node)
+        self._file_checks = ProviderFileChecks(context, self._node)
+        self._audits = Audits(
+            context,
+            self._node,
+            hypervisor,
+            identity,
+            self._admission,
+            (self._checks, self._file_checks),
+            self._loops["audit"].wake,
+        )
         self._make_parts(context)
-        self._loops = self._make_loops(context)
-        self._listen()
+        self._add_turns(context)
+        self.sources = self._make_sources(hung)
         self._measure()
 
     def _make_parts(self, context: NodeContext) -> None:
         """Build the parts that need the node."""
-        adapters, node, telemetry = self._adapters, self._node, self._telemetry
-        database = adapters.database
-        self._heartbeat = Heartbeat(context, database.registry, node.tracker, database.faults)
-        self._build_failures = BuildFailures(context, self._heartbeat, node.node.host)
+        adapters, node, loops = self._adapters, self._node, self._loops
+        database, tracker, bus = adapters.database, node.tracker, self._bus
+        self._heartbeat = Heartbeat(context, database.registry, tracker, database.faults)
+        self._build_failures = BuildFailures(
+            context, self._heartbeat, node.node.host, loops["heartbeat"].wake
+        )
+        bus.subscribe(Reloaded, lambda _: loops["heartbeat"].wake())
         self.placement = self._make_placement(context)
         self.monitors = Monitors(
-            context, adapters.hypervisor, node.tracker.snapshot, database.write_metrics
-        )
-        self._host_reports = self._make_host_reports(context)
-        self._make_event_parts(context)
-        self._recovery = Recovery(context, node)
-        self._claim_log = ClaimLog(telemetry)
-        self._draining = Draining(node.tracker.snapshot, self._clock, telemetry)
-        self.in_flight = InFlight(self._clock)
-        self._authentication = authentication(AGENT, context.settings, self._clock, telemetry)
-        me = agent_identity(node.node, context.settings.current.default.state_path)
-        self.duplicates = Duplicates(me, node.node.host, self._clock, self._duplicated)
-
-    def _listen(self) -> None:
-        node, telemetry = self._node, self._telemetry
-        node.tracker.listen(self._published)
-        node.tracker.listen(self._draining.listener)
-        node.tracker.listen(self._build_failures.listener)
-        node.tracker.listen_refusals(lambda _, reasons: telemetry.timeline.refused(reasons))
-        node.auditor.listen(telemetry.timeline.audited)
-
-    def _make_host_reports(self, context: NodeContext) -> HostReports:
-        """Build the part that reports to the schedulers."""
-        return HostReports(
             context,
-            self._node,
+            adapters.hypervisor,
+            tracker.snapshot,
+            database.write_metrics,
+            loops[TURNS].waker("monitors"),
+        )
+        self._host_reports = HostReports(
+            context,
+            node,
             self._admission,
             self._heartbeat,
-            self._adapters.schedulers.send,
+            adapters.schedulers.send,
             self.monitors.current,
+            loops[CASTS].waker("host-reports"),
+        )
+        self._make_event_parts(context)
+        self._recovery = Recovery(context, node, loops["recovery"].wake)
+        self._draining = Draining(context, tracker.snapshot)
+        self.in_flight = InFlight(self._clock)
+        self._authentication = authentication(AGENT, context.settings, self._clock, self._telemetry)
+        me = agent_identity(node.node, context.settings.current.default.state_path)
+        self.duplicates = Duplicates(
+            me,
+            node.node.host,
+            self._clock,
+            lambda error: bus.publish(DuplicateChanged(error=error)),
         )
 
     def _make_placement(self, context: NodeContext) -> Placement | NoPlacement:
@@ -149,41 +215,72 @@ class NodeAgent:
         return Placement(context, api, self._node, store, self._admission, self._heartbeat)
 
     def _make_event_parts(self, context: NodeContext) -> None:
-        """Build the parts that publish events, and that show them."""
-        adapters, tracker = self._adapters, self._node.tracker
+        """Build the parts that record what happens, publish it, and show it."""
+        adapters, tracker, bus = self._adapters, self._node.tracker, self._bus
         log, kept = adapters.database.events, context.settings.current.events.kept
         notifications = self._notifications = Notifications(
-            context, log, tracker, adapters.notifications, kept
+            context,
+            log,
+            tracker,
+            adapters.notifications,
+            kept,
+            self._loops[CASTS].waker("notifications"),
         )
-        self._events = Events(context, log, tracker, kept, lambda: notifications.congested)
-        announce = tracker.announcements.add
-        tracker.listen_refusals(lambda call, reasons: announce(of_refusal(call, reasons)))
-        self._node.auditor.listen(AuditEvents(announce).listener)
-        self.monitors.listen(lambda metrics: announce(of_metrics(metrics)))
+        self._events = Events(
+            context,
+            log,
+            tracker,
+            kept,
+            lambda: notifications.congested,
+            self._loops[TURNS].waker("events"),
+        )
+        Announcer(bus, tracker.announcements.add)
+        self._claim_log = claims = ClaimLog(self._telemetry)
+        wake, timeline = self._loops[TURNS].waker("log"), self._telemetry.timeline
+        bus.subscribe(StatePublished, lambda event: claims.add(event.changes) and wake())
+        bus.subscribe(StatePublished, lambda event: timeline.changed(event.changes))
+        bus.subscribe(CallRefused, lambda event: timeline.refused(event.reasons))
+        bus.subscribe(AuditEnded, lambda event: timeline.audited(event.summary))
 
-    def _make_loops(self, context: NodeContext) -> dict[str, Loop]:
-        """Create the threads, by name, in the order in which they start."""
+    def _add_turns(self, context: NodeContext) -> None:
         tracker, store = self._node.tracker, self._adapters.database.store
-        turns = {
-            "heartbeat": self._build_failures.beat,
-            "recovery": self._recovery.turn,
-            "housekeeping": Housekeeping(context, store, tracker).turn,
-            "log": self._write_log,
-            "power": self._power.turn,
-            "audit": self._audits.turn,
-            "monitors": self.monitors.turn,
-            "host-reports": self._host_reports.turn,
-            "events": self._events.turn,
-            "notifications": self._notifications.turn,
-        }
-        loops = {
-            name: Loop(name, turn, context.clock, context.reporter) for name, turn in turns.items()
-        }
-        self._recovery.attach(loops["recovery"].wake)
-        self._host_reports.attach(loops["host-reports"].wake)
-        self._build_failures.attach(loops["heartbeat"].wake)
-        self._events.attach(loops["events"].wake, loops["notifications"].wake)
-        return loops
+        for name, turn in (
+            ("audit", self._audits.turn),
+            ("heartbeat", self._build_failures.beat),
+            ("recovery", self._recovery.turn),
+        ):
+            self._loops[name].add(name, turn)
+        casts, turns = self._loops[CASTS], self._loops[TURNS]
+        casts.add("host-reports", self._host_reports.turn)
+        casts.add("notifications", self._notifications.turn)
+        turns.add("log", self._write_log)
+        turns.add("events", self._events.turn)
+        turns.add("power", self._power.turn)
+        turns.add("housekeeping", Housekeeping(context, store, tracker).turn)
+        turns.add("monitors", self.monitors.turn)
+
+    def _make_sources(self, hung: Callable[[], Sequence[str]]) -> Sources:
+        """Return the sources of the read API."""
+        node, database = self._node, self._adapters.database
+        return Sources(
+            snapshot=node.tracker.snapshot,
+            stale=lambda: node.tracker.stale,
+            checks=self._telemetry.checks,
+            creation_error=lambda: self._admission.why_closed,
+            registry=self._telemetry.metrics.registry,
+            allocations=self.placement.document,
+            events=self._events.tail,
+            measured=self.monitors.current,
+            hung=hung,
+            awaited=lambda: node.auditor.awaited,
+            more=page_sources(
+                node,
+                database.store,
+                self._adapters.hypervisor,
+                self._telemetry.timeline.view,
+                self._clock,
+            ),
+        )
 
     # -- for the process --------------------------------------------------------------------------
 
@@ -193,13 +290,18 @@ class NodeAgent:
         return tuple(self._loops.values())
 
     @property
-    def vital_loops(self) -> Sequence[Loop]:
-        """The threads whose progress the watchdog checks."""
-        return [self._loops[name] for name in VITAL]
+    def casts(self) -> Loop:
+        """The thread of the messages that no caller waits for."""
+        return self._loops[CASTS]
+
+    @property
+    def vital_turns(self) -> Sequence[Turn]:
+        """The turns whose progress the watchdog checks."""
+        return [turn for name in VITAL for turn in self._loops[name].turns]
 
     def watch(self) -> None:
         """Start audits on the hypervisor's events from now on."""
-        self._adapters.hypervisor.start(self._noticed)
+        self._adapters.hypervisor.start(lambda name: self._bus.publish(HypervisorEvent(name=name)))
 
     def endpoint(self, access: Access) -> Endpoint:
         """Return the endpoint that the RPC server serves."""
@@ -220,44 +322,24 @@ class NodeAgent:
             self._power.settle,
             self.duplicates,
             self._host_reports.ask,
-            self._sources.answer,
+            self.sources.answer,
             self.monitors.current,
             self._authentication,
             access,
         )
 
-    def sources(self, hung: Callable[[], Sequence[str]]) -> Sources:
-        """Return the sources of the read API. :param hung: the vital threads that hang."""
-        self._sources = Sources(
-            snapshot=self._node.tracker.snapshot,
-            stale=lambda: self._node.tracker.stale,
-            checks=self._telemetry.checks,
-            creation_error=lambda: self._admission.why_closed,
-            registry=self._telemetry.metrics.registry,
-            allocations=self.placement.document,
-            events=self._events.tail,
-            measured=self.monitors.current,
-            hung=hung,
-            awaited=lambda: self._node.auditor.awaited,
-            more=page_sources(
-                self._node,
-                self._adapters.database.store,
-                self._adapters.hypervisor,
-                self._telemetry.timeline.view,
-                self._clock,
-            ),
-        )
-        return self._sources
-
-    def add_sections(self, report: StateReport) -> None:
-        """Add what the state report shows of the node."""
+    def add_sections(self, report: StateReport, others: Sequence[Turn]) -> None:
+        """Add what the state report shows of the node. :param others: turns of the process."""
         tracker, timeline = self._node.tracker, self._telemetry.timeline
         report.add("Status", lambda: [self.status()])
-        report.add("Claims", lambda: node_sections.claims(tracker))
+        report.add("Claims", lambda: node_report.claims(tracker))
         loops = [*self.loops, *self.placement.loops]
-        report.add("Lock and queues", lambda: node_sections.queues(tracker, self.in_flight, loops))
-        report.add("Outboxes", lambda: node_sections.outboxes(tracker, self.placement))
-        report.add("Last audits", lambda: node_sections.audits(timeline))
+        # Without the probe, which is one of the others and in a thread of these.
+        turns = [turn for loop in loops for turn in loop.turns if turn not in others]
+        report.add("Lock and queues", lambda: node_report.queues(tracker, self.in_flight, turns))
+        report.add("RPC threads", lambda: node_report.delays(others))
+        report.add("Outboxes", lambda: node_report.outboxes(tracker, self.placement))
+        report.add("Last audits", lambda: node_report.audits(timeline))
 
     def status(self) -> str:
         """Return the status in one sentence, for ``systemctl status``."""
@@ -277,11 +359,7 @@ class NodeAgent:
         """React to new settings, which are already in force."""
         self._authentication.reload()
         reload_credentials()
-        for name in ("heartbeat", "recovery", "power", "monitors"):
-            self._loops[name].wake()
-        self._host_reports.changed()
-        self._audit("reload")
-        self.placement.reload()
+        self._bus.publish(Reloaded())
 
     def log_orphans(self) -> None:
         """Log every domain that has no claim, for a database that was begun anew."""
@@ -295,71 +373,11 @@ class NodeAgent:
 
     def leave(self) -> None:
         """Report to the schedulers that this agent grants no more claims."""
-        if self._loops["host-reports"].stop(REPORT_PATIENCE):
-            self._host_reports.leave()
+        self._host_reports.leave(REPORT_PATIENCE)
 
     def write_log(self) -> None:
         """Log every step of a claim's life that is not logged yet."""
         self._claim_log.write()
-
-    # -- NodeEvents -------------------------------------------------------------------------------
-
-    def ready(self) -> None:
-        self._power.begin()
-        self._loops["power"].wake()
-        self._queue.put(READY)
-        self.placement.wake()
-        self._host_reports.changed()
-
-    def lost(self) -> None:
-        self.placement.wake()
-        self._host_reports.changed()
-
-    def returned(self) -> None:
-        self._node.tracker.restart_leases()
-        self._audit("store")
-
-    def policy_changed(self) -> None:
-        self._audit("policy")
-
-    def service_changed(self) -> None:
-        self._admission.forced_down(self._heartbeat.why_forced_down)
-        self.placement.wake()
-        self._host_reports.changed()
-
-    def fatal(self, error: RtAgentError) -> None:
-        self._queue.put(error)
-
-    # -- other reactions --------------------------------------------------------------------------
-
-    def _duplicated(self, error: DuplicateHost | None) -> None:
-        """React to another agent with this host name, or to its end (None)."""
-        self._admission.duplicated(error)
-        self.placement.wake()
-        self._host_reports.changed()
-
-    def _noticed(self, event: str) -> None:
-        """React to an event of the hypervisor. A lost connection closes the admission at once."""
-        if event == "connection":
-            self._audits.lost(HypervisorUnavailable("the connection to it was lost"))
-        self._audit(event)
-
-    def _published(self, state: NodeState, changes: Sequence[Change]) -> None:
-        """React to a published change of the state."""
-        self._telemetry.timeline.changed(changes)
-        if self._claim_log.add(changes):
-            self._loops["log"].wake()
-        self._host_reports.listener(state, changes)
-        if self._notifications.on:
-            self._loops["notifications"].wake()
-        if self._events.tail.wanted:
-            self._loops["events"].wake()
-        if self._power.managed:
-            self._loops["power"].wake()
-
-    def _audit(self, cause: str) -> None:
-        self._audits.add_cause(cause)
-        self._loops["audit"].wake()
 
     def _write_log(self) -> Rest:
         self._claim_log.write()

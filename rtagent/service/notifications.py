@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+from rtagent.bus import StatePublished
 from rtagent.errors import StoreUnavailable
 from rtagent.model.event_log import RecordedEvents, credible
 from rtagent.ports import EventLog
@@ -45,8 +46,11 @@ class Notifications:
         tracker: ResourceTracker,
         sender: EventSender | None,
         kept: int,
+        wake: Callable[[], None],
     ) -> None:
-        """:param sender: None: notifications are off. :param kept: how many events stay."""
+        """:param sender: None: notifications are off. :param kept: how many events stay.
+        :param wake: runs the next turn soon.
+        """
         self._context, self._clock = context, context.clock
         self._reporter = context.reporter.named(__name__)
         self._log, self._tracker, self._sender, self._kept = log, tracker, sender, kept
@@ -62,11 +66,7 @@ class Notifications:
             # database that does not answer now has no event to publish either.
             with suppress(StoreUnavailable):
                 self._load_position(sender)
-
-    @property
-    def on(self) -> bool:
-        """Whether events are published."""
-        return self._sender is not None
+            context.bus.subscribe(StatePublished, lambda _: wake())
 
     @property
     def unpublished(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rtagent.api.routes import NO_AUDIT
+from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
@@ -18,9 +19,8 @@ from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.ports import Store
 from rtagent.service.admission import Admission
 from rtagent.service.allocation_audits import AllocationAudits
-from rtagent.service.allocation_calls import AllocationCalls
-from rtagent.service.allocation_writes import AllocationWrites
-from rtagent.service.context import NodeContext
+from rtagent.service.allocation_calls import AllocationCalls, AllocationWrites
+from rtagent.service.context import NodeContext, Reloaded
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.publisher import Publisher
@@ -60,7 +60,9 @@ class Placement:
         self._outbox = AllocationOutbox(
             api, source, context.clock, context.reporter, wake=loop.wake
         )
-        tracker.listen(self._outbox.listener)
+        bus, outbox = context.bus, self._outbox
+        bus.subscribe(StatePublished, lambda event: outbox.listener(event.state, event.changes))
+        bus.subscribe(Reloaded, self._reload)
         calls = AllocationCalls(context, api, node, loop.wake)
         audits = AllocationAudits(context, api, node, store, self._publisher, loop.wake, way)
         self.confirm = AllocationWrites(context, node, self._outbox).confirm
@@ -88,11 +90,7 @@ class Placement:
             self._outbox.finish()
         return ended
 
-    def wake(self) -> None:
-        """Publish soon, because something may have changed."""
-        self._publisher.mirror.wake()
-
-    def reload(self) -> None:
+    def _reload(self, _: Reloaded) -> None:
         """Read everything again soon, because the options may have changed."""
         self._publisher.mirror.forget()
         self._outbox.recheck()
@@ -162,12 +160,6 @@ class NoPlacement:
     def stop(self) -> bool:
         """Nothing runs."""
         return True
-
-    def wake(self) -> None:
-        """Nothing is published."""
-
-    def reload(self) -> None:
-        """Whether there is Placement changes with a restart only."""
 
     def sync(self) -> NoReturn:
         """:raises PlacementError: always."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from msgspec.structs import replace
 
+from rtagent.bus import StatePublished
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
@@ -19,7 +20,7 @@ from rtagent.model.observation import Observation
 from rtagent.model.topology import Topology
 from rtagent.numa.offline_cpus import cells_contain, cpus_without_cell, with_managed_cpus
 from rtagent.ports import CpuPower, Hypervisor
-from rtagent.service.context import NodeContext
+from rtagent.service.context import Granting, NodeContext, Reloaded
 from rtagent.service.loop import Rest
 from rtagent.virt.wrapped import WrappedHypervisor
 
@@ -41,25 +42,31 @@ class Power:
     CPUs of another claim.
     """
 
-    def __init__(self, context: NodeContext, power: CpuPower) -> None:
-        self._context, self._power = context, power
+    def __init__(
+        self,
+        context: NodeContext,
+        power: CpuPower,
+        snapshot: Callable[[], NodeState],
+        wake: Callable[[], None],
+    ) -> None:
+        """:param snapshot: returns the last published state, from the first audit and turn on.
+        :param wake: runs the next turn soon.
+        """
+        self._context, self._power, self._snapshot = context, power, snapshot
         self._reporter = context.reporter.named(__name__)
-        self._snapshot: Callable[[], NodeState] | None = None
+        self._wake = wake
         self._locks: dict[int, threading.Lock] = {}
         self._settling = threading.BoundedSemaphore(SETTLING)
         self._last = frozenset[int]()
         self._begun = False
+        bus = context.bus
+        bus.subscribe(StatePublished, lambda _: wake() if self.managed else None)
+        bus.subscribe(Granting, self._begin)
+        bus.subscribe(Reloaded, lambda _: wake())
 
     def observed(self, hypervisor: Hypervisor) -> Hypervisor:
         """Return the hypervisor for audits, which includes every managed CPU."""
         return PoweredHypervisor(hypervisor, self) if self._power.switches_off else hypervisor
-
-    def attach(self, snapshot: Callable[[], NodeState]) -> None:
-        """Follow the claims of this node from now on. Call it before the first audit and turn.
-
-        :param snapshot: the last published state.
-        """
-        self._snapshot = snapshot
 
     @property
     def managed(self) -> frozenset[int]:
@@ -70,7 +77,7 @@ class Power:
 
     def known_topology(self) -> Topology | None:
         """The recorded topology, possibly from an earlier process; None if there is none."""
-        return None if self._snapshot is None else self._snapshot().topology
+        return self._snapshot().topology
 
     def all_up(self) -> None:
         """Switch every managed CPU on, before the first observation of the host.
@@ -79,9 +86,10 @@ class Power:
         """
         self._switch(self.managed, frozenset)
 
-    def begin(self) -> None:
+    def _begin(self, _: Granting) -> None:
         """Allow CPUs to be switched off, because the host was observed with all CPUs on."""
         self._begun = True
+        self._wake()
 
     def turn(self) -> Rest:
         """Switch every managed CPU on or off, depending on its use. A CPU that has left the
@@ -89,10 +97,10 @@ class Power:
 
         The turn is repeated at the interval of the audits, because others may switch CPUs, too.
         """
-        if self._begun and (snapshot := self._snapshot) is not None:
+        if self._begun:
             wanted = self._context.settings.current.powered_cpus
             self._last |= wanted
-            if self._switch(self._last, lambda: wanted - snapshot().usage.numa.pinned.keys()):
+            if self._switch(self._last, lambda: wanted - self._snapshot().usage.numa.pinned.keys()):
                 self._last = wanted
         return Rest(at_most=self._context.settings.current.default.audit_interval)
 

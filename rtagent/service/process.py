@@ -1,28 +1,68 @@
-"""Process: a daemon from start to stop, whatever it serves."""
+"""Process: a daemon from start to stop, whatever it serves, and its gauges."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+import platform
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Protocol
 
 from oslo_log import log
 
+import rtagent
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
+from rtagent.rpc.in_flight import InFlight
 from rtagent.service.configuration import Configuration
-from rtagent.service.described import log_state
-from rtagent.service.liveness import Liveness
-from rtagent.service.loop import Loop
-from rtagent.service.main_thread import DESCRIBE, READY, RELOAD, STOP, EventQueue, Stopped
+from rtagent.service.loop import Loop, Turn
+from rtagent.service.main_thread import (
+    DESCRIBE,
+    READY,
+    RELOAD,
+    STOP,
+    EventQueue,
+    Stopped,
+    log_state,
+)
 from rtagent.service.state_report import StateReport
-from rtagent.service.systemd import Notifier, Watchdog
+from rtagent.service.systemd import Liveness, Notifier, Watchdog
+from rtagent.telemetry.metrics import Metrics
 from rtagent.telemetry.telemetry import Telemetry
+
+
+def measure_process(
+    metrics: Metrics,
+    service: str,
+    in_flight: InFlight,
+    sql_errors: Callable[[], Mapping[str, int]],
+) -> None:
+    """Register them. :param sql_errors: failed transactions by kind."""
+    build = {
+        "service": service,
+        "version": rtagent.__version__,
+        "python": platform.python_version(),
+    }
+    metrics.info("build", "The running software", build)
+    metrics.gauge("calls_in_flight", "RPC calls that are being served", lambda: len(in_flight))
+    metrics.gauge("threads", "Threads of the process", threading.active_count)
+    metrics.numbers("sql_errors", "kind", "Failed transactions of the database", sql_errors)
+
+
+def measure_threads(metrics: Metrics, liveness: Liveness) -> None:
+    """Register the progress of the threads that the watchdog checks."""
+    metrics.gauges(
+        "thread_late_seconds",
+        "thread",
+        "Seconds since the last progress that was due",
+        liveness.overdue,
+    )
+
 
 #: The time-out in seconds for a thread to end.
 LOOP_PATIENCE = 5.0
@@ -44,7 +84,7 @@ class ProcessContext(Value, frozen=True, kw_only=True):
     :ivar settings: those in force. :ivar events: catches the signals already; the program adds
         `READY`, and the errors that must end the process.
     :ivar report: the program adds its sections.
-    :ivar liveness: begins to watch the program's vital loops when the program has started.
+    :ivar liveness: begins to watch the program's vital turns when the program has started.
     """
 
     configuration: Configuration
@@ -105,17 +145,9 @@ class Parts:
 class Program(Protocol):
     """What a daemon serves. The main thread makes these calls."""
 
-    def start(self, parts: Parts) -> None:
-        """Start everything.
-
-        :raises Stopped: a signal requested a stop.
-        :raises RtAgentError: an operator has to correct the cause.
-        """
-        ...
-
     @property
-    def vital_loops(self) -> Sequence[Loop]:
-        """The threads whose progress the watchdog checks."""
+    def vital_turns(self) -> Sequence[Turn]:
+        """The turns whose progress the watchdog checks."""
         ...
 
     def ready(self) -> None:
@@ -138,11 +170,16 @@ class Program(Protocol):
         ...
 
 
+#: Starts everything. Raises `Stopped` if a signal requested a stop, and `RtAgentError` if an
+#: operator has to correct the cause.
+StartProgram = Callable[[ProcessContext, Parts], Program]
+
+
 class Process:
     """:ivar parts: what the program has started."""
 
-    def __init__(self, context: ProcessContext, program: Program) -> None:
-        self._context, self._program = context, program
+    def __init__(self, context: ProcessContext, start: StartProgram) -> None:
+        self._context, self._start = context, start
         self._reporter = context.telemetry.named(__name__)
         self._notifier = context.notifier
         self.parts = Parts(self._reporter)
@@ -154,8 +191,7 @@ class Process:
         """
         try:
             gc.set_threshold(YOUNG)
-            self._program.start(self.parts)
-            self._serve()
+            self._serve(self._start(self._context, self.parts))
         except Stopped:
             pass
         except RtAgentError as error:
@@ -166,10 +202,9 @@ class Process:
             self.parts.stop()
         self._reporter.log("info", "stopped")
 
-    def _serve(self) -> None:
-        program, limit = self._program, self._notifier.watchdog_seconds or HUNG
-        liveness = self._context.liveness
-        liveness.watch(program.vital_loops, limit)
+    def _serve(self, program: Program) -> None:
+        limit, liveness = self._notifier.watchdog_seconds or HUNG, self._context.liveness
+        liveness.watch(program.vital_turns, limit)
         watchdog = Watchdog(liveness, self._notifier, self._context.telemetry)
         while (event := self._context.events.get(TICK)) != STOP:
             if isinstance(event, RtAgentError):
@@ -182,25 +217,25 @@ class Process:
             if event == DESCRIBE:
                 log_state(self._reporter, program.status(), self._context.telemetry.checks())
             if event == RELOAD:
-                self._reload()
+                self._reload(program)
             watchdog.check()
             self._notifier.status(program.status())
         self._reporter.log("info", "stopping")
         self._notifier.status("stopping: finishing the calls in flight")
 
-    def _reload(self) -> None:
+    def _reload(self, program: Program) -> None:
         """Apply the whole new configuration, or nothing of it."""
         configuration = self._context.configuration
         self._notifier.reloading()
         mistakes: Sequence[BaseException] = ()
         try:
             candidate = configuration.candidate()
-            self._program.check(candidate)
+            program.check(candidate)
             self._context.settings.current = configuration.reload(candidate)
         except* ConfigError as group:
             mistakes = group.exceptions
         else:
-            self._program.reload()
+            program.reload()
             self._reporter.log("info", "the configuration was reloaded")
         for error in mistakes:  # logged here, because oslo.log would add the group to the line
             LOG.error("the old configuration stays in force: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
     NodeNotReady,
@@ -11,6 +12,7 @@ from rtagent.errors import (
     StoreUnavailable,
     TrackerBusy,
 )
+from rtagent.model.base import Value
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import HttpPlacement
@@ -19,7 +21,13 @@ from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
 from rtagent.placement.takeover import Takeover
 from rtagent.service.admission import Admission
-from rtagent.service.context import NodeContext
+from rtagent.service.context import (
+    DuplicateChanged,
+    Granting,
+    HypervisorLost,
+    NodeContext,
+    ServiceChanged,
+)
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.telemetry.metrics import Metrics
 
@@ -68,7 +76,10 @@ class Publisher:
             prepare=self._takeover.prepare,
             refresh=self._refresh,
         )
-        node.tracker.listen(self.mirror.listener)
+        bus = context.bus
+        bus.subscribe(StatePublished, lambda e: self.mirror.listener(e.state, e.changes))
+        for event in (Granting, HypervisorLost, ServiceChanged, DuplicateChanged):
+            bus.subscribe(event, self._wake)
 
     def note_unclaimed(self, unclaimed: Mapping[str, Mapping[str, int]]) -> None:
         """Reserve less from now on, because consumers without a claim have allocations of the root.
@@ -147,6 +158,10 @@ class Publisher:
             raise PlacementUnavailable(
                 f"adopted providers are not in force yet: {error.message}"
             ) from error
+
+    def _wake(self, _event: Value) -> None:
+        """Publish soon, because something may have changed."""
+        self.mirror.wake()
 
     def _refresh(self) -> float:
         return self._context.settings.current.compute.resource_provider_association_refresh

@@ -19,7 +19,6 @@ from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.transaction import errors_of
 from rtagent.errors import RtAgentError
 from rtagent.placement.aggregate_mirror import AggregateMirror
-from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.node_identities import NodeIdentities
@@ -32,36 +31,42 @@ from rtagent.scheduler.host_manager import HostManager, Times
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weighing import HostWeighers
 from rtagent.service import scheduler_assembly as assembly
-from rtagent.service.caller_access import CallerAccess
 from rtagent.service.explanations import Explanations
-from rtagent.service.host_view import HostView
-from rtagent.service.loop import Loop, Rest
+from rtagent.service.host_view import HostView, RecordedHosts
+from rtagent.service.kept_records import KeptAggregates, KeptServices
+from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, Startup
 from rtagent.service.mirrored_aggregates import MirroredAggregates
-from rtagent.service.process import Parts, ProcessContext
-from rtagent.service.process_gauges import measure_process
-from rtagent.service.recorded_hosts import RecordedHosts
-from rtagent.service.scheduler_aggregates import KeptAggregates
+from rtagent.service.process import Parts, ProcessContext, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
-from rtagent.service.scheduler_messages import SchedulerMessages
-from rtagent.service.scheduler_rpc import SchedulerRpc
-from rtagent.service.scheduler_services import KeptServices
-from rtagent.service.trust import authentication
+from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerRpc
+from rtagent.service.trust import CallerAccess, authentication
 
 #: The time-out in seconds for calls in flight to end.
 RPC_PATIENCE = 30.0
 #: Seconds for which READY=1 waits for the broker.
 BROKER_PATIENCE = 5.0
-#: A turn of a thread.
-Turn = Callable[[], Rest]
+#: The threads, in the order in which they start: one turn each.
+LOOPS = (
+    "host-records",  # with a shared database
+    "casts",
+    "aggregates",
+    "services",
+    "hosts",
+    "aggregates-in-placement",  # with Placement
+)
 #: The help text of a metric.
 MESSAGES = "Messages of agents and assumed claims, by outcome"
 
 
 class SchedulerService:
-    """A `Program`. The parts of a scheduler are made by `start`."""
+    """A `Program`."""
 
-    def __init__(self, context: ProcessContext) -> None:
+    def __init__(self, context: ProcessContext, parts: Parts) -> None:
+        """Start everything.
+
+        :raises IdentityError: SchemaMismatch: ConfigError: an operator has to correct the cause.
+        """
         self._context = context
         self._clock, self._telemetry = context.clock, context.telemetry
         self._uuid, self._started = str(uuid.uuid4()), context.clock.monotonic()
@@ -76,24 +81,8 @@ class SchedulerService:
         self._authentication = authentication(
             SCHEDULER, context.settings, context.clock, context.telemetry
         )
-        # Set by `start`.
-        self._manager: HostManager
-        self._placement: PlacementCandidates | None
-        self._scheduler: Scheduler
-        self._aggregates: KeptAggregates
-        self._services: KeptServices
-        self._rpc: SchedulerRpc
-        self._api: ReadAPI
-        self._loops: dict[str, Loop]
-
-    # -- start ------------------------------------------------------------------------------------
-
-    def start(self, parts: Parts) -> None:
-        """Start everything.
-
-        :raises IdentityError: SchemaMismatch: ConfigError: an operator has to correct the cause.
-        """
-        context, settings = self._context, self._context.settings.current
+        settings = context.settings.current
+        self._loops = {name: Loop(name, None, self._clock, self._telemetry) for name in LOOPS}
         lock = assembly.state_lock(settings)
         lock.take()
         parts.callback(lock.drop)
@@ -101,7 +90,7 @@ class SchedulerService:
         database = startup.wait_for("the database", partial(assembly.database, settings))
         parts.callback(database.close)
         transport = get_transport(context.configuration.conf)
-        messages = SchedulerMessages(transport, self._telemetry)
+        messages = SchedulerMessages(transport, self._telemetry, self._loops["casts"].wake)
         self._manager = HostManager(self._clock, self._telemetry, messages.ask, _times(settings))
         self._aggregates = startup.wait_for(
             "the database", partial(self._kept_aggregates, database, messages)
@@ -120,28 +109,38 @@ class SchedulerService:
             self._clock,
             self._telemetry,
         )
-        self._loops = self._make_loops(messages, database)
+        self._view = HostView(
+            self._manager,
+            context.settings,
+            self._rpc.started,
+            partial(context.events.put, READY),
+            self._clock,
+            self._telemetry,
+        )
+        self._add_turns(messages, database)
         self._measure(database)
         self._add_sections()
-        self._start_parts(parts)
+        where = parse(settings.scheduler.api_address)
+        guard = Guard(where, settings.api, "scheduler", "api_address")
+        self._api = ReadAPI(where, self._sources(), self._telemetry, guard=guard)
+        self._start(parts)
 
     def _add_sections(self) -> None:
         """Add what the state report shows of a scheduler."""
-        report, loops = self._context.report, [*self._loops.values(), self._rpc.probe]
+        loops = [*self._loops.values(), self._rpc.probe]
+        report, turns = self._context.report, [turn for loop in loops for turn in loop.turns]
         report.add("Status", lambda: [self.status()])
         report.add("Calls in flight", lambda: [str(self._in_flight)])
         report.add(
-            "Threads of work", lambda: [f"{loop.name}: {loop.overdue:.1f} s late" for loop in loops]
+            "Threads of work", lambda: [f"{turn.name}: {turn.overdue:.1f} s late" for turn in turns]
         )
 
-    def _start_parts(self, parts: Parts) -> None:
-        address = self._context.settings.current.scheduler.api_address
-        where = parse(address)
-        guard = Guard(where, self._context.settings.current.api, "scheduler", "api_address")
-        self._api = api = ReadAPI(where, self._sources(), self._telemetry, guard=guard)
-        parts.start_read_api(api, "scheduler", "api_address")
+    def _start(self, parts: Parts) -> None:
+        """Start the threads, after all parts are there."""
+        parts.start_read_api(self._api, "scheduler", "api_address")
         for loop in self._loops.values():
-            parts.start_loop(loop)
+            if loop.turns:
+                parts.start_loop(loop)
         parts.add("rpc", partial(self._rpc.stop, RPC_PATIENCE))
         self._rpc.start()
         parts.start_loop(self._rpc.probe)
@@ -151,7 +150,12 @@ class SchedulerService:
     ) -> KeptAggregates:
         changed = messages.aggregates_changed if database.shared else _nothing
         return KeptAggregates(
-            database.aggregates, self._manager, changed, self._clock, self._telemetry
+            database.aggregates,
+            self._manager,
+            changed,
+            self._reread,
+            self._clock,
+            self._telemetry,
         )
 
     def _kept_services(
@@ -159,7 +163,8 @@ class SchedulerService:
     ) -> KeptServices:
         changed = messages.aggregates_changed if database.shared else _nothing
         registry = SqlServiceRegistry(database.engine)
-        return KeptServices(registry, self._manager, changed, self._telemetry)
+        wake = self._loops["services"].wake
+        return KeptServices(registry, self._manager, changed, wake, self._telemetry)
 
     def _make_scheduler(self, settings: Settings) -> Scheduler:
         filters, weighers = load_rules(settings)
@@ -197,18 +202,7 @@ class SchedulerService:
             ),
         )
 
-    def _make_loops(
-        self, messages: SchedulerMessages, database: SchedulerDatabase
-    ) -> dict[str, Loop]:
-        """Create the threads, by name, in the order in which they start."""
-        self._view = HostView(
-            self._manager,
-            self._context.settings,
-            self._rpc.started,
-            partial(self._context.events.put, READY),
-            self._clock,
-            self._telemetry,
-        )
+    def _add_turns(self, messages: SchedulerMessages, database: SchedulerDatabase) -> None:
         turns = {
             **self._database_turns(database),
             "casts": messages.turn,
@@ -217,20 +211,15 @@ class SchedulerService:
             "hosts": self._view.turn,
             **self._placement_turns(database),
         }
-        loops = {
-            name: Loop(name, turn, self._clock, self._telemetry) for name, turn in turns.items()
-        }
-        messages.attach(loops["casts"].wake)
-        self._aggregates.records.attach(self._reread)
-        self._services.records.attach(loops["services"].wake)
-        return loops
+        for name, turn in turns.items():
+            self._loops[name].add(name, turn)
 
     def _reread(self) -> None:
         """Read what another scheduler may have changed in the database."""
         for name in ("aggregates", "services"):
             self._loops[name].wake()
 
-    def _database_turns(self, database: SchedulerDatabase) -> dict[str, Turn]:
+    def _database_turns(self, database: SchedulerDatabase) -> dict[str, Callable[[], Rest]]:
         """The thread that reads the records of the agents, if there are any."""
         if not database.shared:
             return {}
@@ -238,7 +227,7 @@ class SchedulerService:
         recorded = RecordedHosts(records, self._manager, self._clock, self._telemetry)
         return {"host-records": recorded.turn}
 
-    def _placement_turns(self, database: SchedulerDatabase) -> dict[str, Turn]:
+    def _placement_turns(self, database: SchedulerDatabase) -> dict[str, Callable[[], Rest]]:
         """The thread that shows aggregates in Placement, if that is configured."""
         placement = assembly.placement_client(self._context.configuration.conf)
         if placement is None:
@@ -256,9 +245,9 @@ class SchedulerService:
     # -- Program ----------------------------------------------------------------------------------
 
     @property
-    def vital_loops(self) -> Sequence[Loop]:
-        """The threads whose progress the watchdog checks."""
-        return [self._loops["hosts"], self._rpc.probe]
+    def vital_turns(self) -> Sequence[Turn]:
+        """The turns whose progress the watchdog checks."""
+        return [*self._loops["hosts"].turns, *self._rpc.probe.turns]
 
     def ready(self) -> None:
         """Wait until calls are served."""

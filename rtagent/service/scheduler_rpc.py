@@ -1,8 +1,12 @@
-"""SchedulerRpc: the RPC server of a scheduler, and a probe that calls it through the broker."""
+"""The messages of a scheduler: its casts; its RPC server, and a probe that calls it through the
+broker.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable
 
 import oslo_messaging
 from oslo_context.context import RequestContext
@@ -13,12 +17,120 @@ from rtagent.ports import Clock, Reporter
 from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import UNANSWERED
+from rtagent.rpc.casts import (
+    FORCED_DOWN,
+    CastFailed,
+    Message,
+    agent_casts,
+    dropped_claim,
+    forced_down,
+    report_host_state,
+    scheduler_casts,
+)
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint
 from rtagent.rpc.server import PART, RpcServer
 from rtagent.rpc.topics import SCHEDULER
-from rtagent.service.loop import Loop, Rest, every
+from rtagent.scheduler.tracked_host import Wanted
+from rtagent.service.loop import Backoff, Loop, Rest, every
+
+#: To all schedulers: the aggregates in the shared database were changed.
+REREAD = Message(method="update_aggregates", arguments={})
+#: The most operation ids that wait.
+MAX_UNKNOWN = 1000
+
+
+class SchedulerMessages:
+    """The turns of the thread ``casts``. The other methods are thread-safe and return at once.
+
+    Waiting requests to one agent are merged into one.
+    """
+
+    def __init__(
+        self,
+        transport: oslo_messaging.RPCTransport,
+        reporter: Reporter,
+        wake: Callable[[], None],
+    ) -> None:
+        """:param wake: runs the next turn soon."""
+        self._agents = agent_casts(transport)
+        self._corrections = agent_casts(transport, FORCED_DOWN)
+        self._schedulers = scheduler_casts(transport, roles.SCHEDULER)
+        self._reporter = reporter.named(__name__)
+        self._lock = threading.Lock()
+        self._questions: dict[str | None, Wanted] = {}
+        self._aggregates = False
+        self._unknown: deque[str] = deque(maxlen=MAX_UNKNOWN)
+        self._backoff = Backoff()
+        self._wake = wake
+
+    def ask(self, wanted: Wanted) -> None:
+        """Request reports from an agent, or from all agents; or correct what an agent has."""
+        with self._lock:
+            known = self._questions.get(wanted.host, wanted)
+            self._questions[wanted.host] = Wanted(
+                host=wanted.host,
+                description=wanted.description or known.description,
+                instances=wanted.instances or known.instances,
+                forced_down=known.forced_down if wanted.forced_down is None else wanted.forced_down,
+            )
+        self._wake()
+
+    def aggregates_changed(self) -> None:
+        """Let the other schedulers read the aggregates again."""
+        self._aggregates = True
+        self._wake()
+
+    def unknown_claim(self, operation_id: str) -> None:
+        """Make the other schedulers forget an assumed claim. While the broker is away, the
+        message may be dropped; then the claim is forgotten later.
+        """
+        self._unknown.append(operation_id)
+        self._wake()
+
+    def turn(self) -> Rest:
+        """Send the waiting messages. After a failure, send them later."""
+        try:
+            self._send()
+        except CastFailed as error:
+            self._reporter.log(
+                "warning", f"requests to agents and schedulers wait for the message broker: {error}"
+            )
+            return every(self._backoff.pause())
+        self._backoff.reset()
+        return Rest()
+
+    def _send(self) -> None:
+        while (wanted := self._next()) is not None:
+            try:
+                self._send_to_agents(wanted)
+            except CastFailed:
+                self.ask(wanted)
+                raise
+        unknown = [self._unknown.popleft() for _ in range(len(self._unknown))]
+        if unknown:
+            self._schedulers.send([dropped_claim(each) for each in unknown])
+        if self._aggregates:
+            self._aggregates = False
+            try:
+                self._schedulers.send([REREAD])
+            except CastFailed:
+                self._aggregates = True
+                raise
+
+    def _send_to_agents(self, wanted: Wanted) -> None:
+        if wanted.forced_down is not None:
+            self._corrections.send([forced_down(wanted.forced_down)], wanted.host)
+        if wanted.forced_down is None or wanted.description or wanted.instances:
+            message = report_host_state(description=wanted.description, instances=wanted.instances)
+            self._agents.send([message], wanted.host)
+
+    def _next(self) -> Wanted | None:
+        with self._lock:
+            host = next(iter(self._questions), None)
+            return self._questions.pop(host, None)
+
 
 #: Seconds for which a probe waits for its answer.
 PROBE_TIMEOUT = 5.0

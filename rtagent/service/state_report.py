@@ -2,16 +2,17 @@
 Meditation").
 
 oslo.reports would make it within the signal handler, that is, between any two instructions of the
-main thread, which may hold a lock that the report needs. Here a thread makes it.
+main thread, which may hold a lock that the report needs. Here a thread of its own makes it.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
-import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -39,7 +40,7 @@ Lines = Callable[[], Iterable[str]]
 
 
 class StateReport:
-    """The report, and the thread that makes it. ``[oslo_reports]`` says when and where."""
+    """The report, and when it is made. ``[oslo_reports]`` says when and where."""
 
     def __init__(
         self,
@@ -57,8 +58,7 @@ class StateReport:
             ("Package", lambda: [program, *versions()]),
             ("Health", lambda: map(_health, checks())),
         ]
-        # Unlike other queues, a SimpleQueue allows a signal handler to add an entry.
-        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._writing = threading.Lock()
         self._options = conf.oslo_reports
 
     def add(self, title: str, lines: Lines) -> None:
@@ -67,10 +67,10 @@ class StateReport:
 
     def start(self) -> None:
         """Make a report at each request from now on. Only the main thread may call it."""
-        watched = self._options.file_event_handler
-        run = partial(self._run, watched, _changed_at(watched))
-        threading.Thread(target=run, name="state-report", daemon=True).start()
-        if not watched:
+        if watched := self._options.file_event_handler:
+            run = partial(self._watch, watched, _changed_at(watched))
+            threading.Thread(target=run, name="state-report", daemon=True).start()
+        else:
             signal.signal(SIGNAL, self._signalled)
 
     def text(self) -> str:
@@ -91,22 +91,24 @@ class StateReport:
     # -- requests ---------------------------------------------------------------------------------
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
-        self._requests.put(None)
+        # `threading` would wait for locks that the interrupted thread may hold.
+        _thread.start_new_thread(self._write, ())
 
-    def _run(self, watched: str | None, seen: int | None) -> None:
+    def _watch(self, watched: str, seen: int | None) -> None:
         """:param seen: when the watched file was last changed."""
         interval = max(SHORTEST_INTERVAL, self._options.file_event_handler_interval)
         while True:
-            try:
-                self._requests.get(timeout=interval if watched else None)
-            except queue.Empty:
-                before, seen = seen, _changed_at(watched)
-                if seen in (None, before):
-                    continue
-            self._write()
+            time.sleep(interval)
+            before, seen = seen, _changed_at(watched)
+            if seen not in (None, before):
+                self._write()
 
     def _write(self) -> None:
-        """Write a report to the directory of the option, or to the standard error."""
+        """Write a report to the directory of the option, or to the standard error. Requests that
+        come meanwhile are answered by this one.
+        """
+        if not self._writing.acquire(blocking=False):
+            return
         try:
             text = self.text()
             if not self._options.log_dir:
@@ -117,6 +119,8 @@ class StateReport:
             self._reporter.log("info", f"the state report is in {file}")
         except Exception as error:  # of any part; the process goes on
             self._reporter.log("error", f"the state report cannot be written: {error!r}")
+        finally:
+            self._writing.release()
 
     def _file(self, now: datetime) -> Path:
         name = f"{self._program}_gurumeditation_{now.strftime('%Y%m%d%H%M%S')}"
@@ -148,8 +152,8 @@ def _threads() -> Iterable[str]:
             yield "".join(traceback.format_stack(frame))
 
 
-def _changed_at(path: str | None) -> int | None:
+def _changed_at(path: str) -> int | None:
     try:
-        return os.stat(path).st_mtime_ns if path else None
+        return os.stat(path).st_mtime_ns
     except OSError:
         return None

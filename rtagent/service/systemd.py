@@ -1,20 +1,66 @@
-"""systemd: notifications of the service manager (sd_notify), and its watchdog."""
+"""systemd: notifications of the service manager (sd_notify), its watchdog, and whether the process
+makes progress by itself, whatever others do.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Mapping, Sequence
 
 from sdnotify import SystemdNotifier
 
 from rtagent.model.printable import printable
-from rtagent.ports import Reporter
-from rtagent.service.liveness import Liveness
+from rtagent.ports import Clock, Reporter
+from rtagent.service.loop import Turn
+
+#: The name of the thread that feeds the watchdog.
+MAIN = "main"
+
+
+class Liveness:
+    """The progress of the main thread and of the vital turns. Thread-safe.
+
+    Every wait of these for others is bounded, so an outage of them is no hang.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turns: Sequence[Turn] = ()
+        self._limit = math.inf
+        self._beaten = clock.monotonic()
+
+    def watch(self, turns: Sequence[Turn], limit: float) -> None:
+        """Check these turns from now on, and the thread that calls `beat`.
+
+        :param limit: one that is overdue for more seconds counts as hung.
+        """
+        self.beat()
+        self._turns, self._limit = tuple(turns), limit
+
+    def beat(self) -> None:
+        """Note that the main thread makes progress."""
+        self._beaten = self._clock.monotonic()
+
+    def hung(self) -> tuple[str, ...]:
+        """Return what hangs, and for how long: ``audit for 312 s``."""
+        return tuple(
+            f"{name} for {seconds:.0f} s"
+            for name, seconds in self.overdue().items()
+            if seconds > self._limit
+        )
+
+    def overdue(self) -> Mapping[str, float]:
+        """Return the seconds since the last progress that was due, by the name of the turn."""
+        main = self._clock.monotonic() - self._beaten
+        return {MAIN: main, **{turn.name: turn.overdue for turn in self._turns}}
+
 
 #: The longest status line.
 MAX_STATUS = 500
 #: The watchdog's part in health.
-PART = "watchdog"
+WATCHDOG = "watchdog"
 
 
 class Notifier:
@@ -79,7 +125,7 @@ class Watchdog:
         """Feed the watchdog, or report the threads that hang."""
         self._liveness.beat()
         if hung := self._liveness.hung():
-            self._reporter.health(PART, "fail", f"no progress: {', '.join(hung)}")
+            self._reporter.health(WATCHDOG, "fail", f"no progress: {', '.join(hung)}")
         else:
-            self._reporter.health(PART, "pass")
+            self._reporter.health(WATCHDOG, "pass")
             self._notifier.alive()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
+from rtagent.bus import AnnouncementWaits
 from rtagent.errors import ChangeRejected, StoreUnavailable
 from rtagent.model.base import Value
 from rtagent.model.change import ANNOUNCEMENT, Change
@@ -55,16 +55,7 @@ class Announcements:
         self._reporter.counted("events_dropped", "announced", 0)
         self._lock = threading.Lock()
         self._waiting = deque[Notification]()
-        self._wake: Callable[[], None] | None = None
-        self._log: EventLog | None = None
         self._unknown: _Attempt | None = None
-
-    def attach(self, wake: Callable[[], None], log: EventLog) -> None:
-        """Call `wake` when the first announcement waits.
-
-        :param log: shows whether a commit whose outcome was unknown was done.
-        """
-        self._wake, self._log = wake, log
 
     def add(self, notification: Notification) -> None:
         """Queue an event, or drop it if too many wait."""
@@ -74,23 +65,24 @@ class Announcements:
                 self._waiting.append(notification)
         if dropped:
             self._reporter.counted("events_dropped", "announced")
-        elif first and self._wake is not None:
-            self._wake()
+        elif first:
+            self._writer.bus.publish(AnnouncementWaits())
 
     @property
     def waiting(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def write(self, limit: int) -> int:
+    def write(self, limit: int, log: EventLog) -> int:
         """Write the oldest ones, at most `limit`; how many were written. One thread calls this.
 
         Those that the database rejects are dropped. Those of a commit whose outcome was unknown are
         written again only if the database does not have them.
 
+        :param log: shows whether a commit whose outcome was unknown was done.
         :raises StoreUnavailable: TrackerBusy: they wait on.
         """
-        if (written := self._settle()) > 0:
+        if (written := self._settle(log)) > 0:
             return written
         with self._lock:
             oldest = tuple(itertools.islice(self._waiting, limit))
@@ -112,7 +104,7 @@ class Announcements:
         self._remove(len(oldest))
         return len(oldest)
 
-    def _settle(self) -> int:
+    def _settle(self, log: EventLog) -> int:
         """Find out whether the last commit was done, if that is unknown. Return how many events it
         has written.
 
@@ -123,17 +115,15 @@ class Announcements:
             return 0
         if why := self._writer.status.stale:  # until a reload, the commit may still be done
             raise StoreUnavailable(why)
-        written = len(attempt.change.notifications) if self._has(attempt) else 0
+        written = len(attempt.change.notifications) if self._has(attempt, log) else 0
         self._unknown = None
         self._remove(written)
         return written
 
-    def _has(self, attempt: _Attempt) -> bool:
+    def _has(self, attempt: _Attempt, log: EventLog) -> bool:
         """Return whether the first event of a commit is recorded."""
-        if self._log is None:
-            return False
         node_uuid = self._writer.published.current.node.uuid
-        for row in self._log.read(node_uuid, attempt.first - 1, 1):
+        for row in log.read(node_uuid, attempt.first - 1, 1):
             at = attempt.first - row.first
             if 0 <= at < len(row.documents):
                 return _decode(row.documents[at]) == attempt.head

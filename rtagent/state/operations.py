@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rtagent.bus import CallRefused
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -38,8 +39,6 @@ from rtagent.state.writer import StateWriter
 
 #: Decides a call on the current state, at the current time.
 Rule = Callable[[NodeState, datetime], Decision]
-#: Receives a call that was refused, and the reasons as documents.
-RefusalListener = Callable[[Call, Sequence[Mapping[str, Any]]], None]
 
 
 class Operations:
@@ -55,7 +54,6 @@ class Operations:
         self._suspended: Unavailable | None = None
         self._unobserved: dict[str, Unavailable | None] = {}
         self.unlisted: Unavailable | None = None
-        self._refusal_listeners: list[RefusalListener] = []
 
     @property
     def suspended(self) -> Unavailable | None:
@@ -75,10 +73,6 @@ class Operations:
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
         self._suspended = error
-
-    def listen_refusals(self, listener: RefusalListener) -> None:
-        """Call `listener` after every refusal, outside all locks. It must return at once."""
-        self._refusal_listeners.append(listener)
 
     def check_creation(self) -> None:
         """:raises Unavailable: no claim is created at present."""
@@ -258,8 +252,7 @@ class Operations:
     def _report_refusal(self, call: Call, reasons: Sequence[Mapping[str, Any]]) -> None:
         for reason in reasons:
             self._reporter.counted("refused", reason["code"])
-        for listener in self._refusal_listeners:
-            listener(call, reasons)
+        self._writer.bus.publish(CallRefused(call=call, reasons=reasons))
 
 
 def _has_devices(claim: Claim) -> bool:

@@ -1,15 +1,12 @@
-"""PublishedState: the last committed state, its readers and its listeners."""
+"""PublishedState: the last committed state, and its readers."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
-
-Listener = Callable[[NodeState, Sequence[Change]], None]
 
 #: How many notes of touched keys are kept before those that no audit needs are dropped.
 NOTES = 1024
@@ -25,7 +22,6 @@ class PublishedState:
     def __init__(self, state: NodeState) -> None:
         self.current = state
         self.replacing = threading.Lock()
-        self._listeners: list[Listener] = []
         self._mutex = threading.Lock()
         self._bases: list[int] = []
 
@@ -49,13 +45,3 @@ class PublishedState:
         with self._mutex:
             oldest = min(self._bases, default=state.revision)
         return state.pruned(oldest)
-
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` after every publication, outside all locks. It must return at once."""
-        self._listeners.append(listener)
-
-    def notify(self, changes: Sequence[Change]) -> None:
-        """Call the listeners. :param changes: none after a reload."""
-        state = self.current
-        for listener in self._listeners:
-            listener(state, changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rtagent.bus import Bus, StatePublished
 from rtagent.errors import (
     InvariantViolated,
     RtAgentError,
@@ -31,12 +32,13 @@ class Recovery:
         status: WriterStatus,
         leases: Leases,
         restoration: Restoration,
+        bus: Bus,
         clock: Clock,
         reporter: Reporter,
     ) -> None:
         self._store, self._published, self._status = store, published, status
         self._leases, self._restoration, self._clock = leases, restoration, clock
-        self._reporter = reporter.named(__name__)
+        self._bus, self._reporter = bus, reporter.named(__name__)
         self._enrolled_at: Position | None = None
 
     def begin(self, state: NodeState) -> None:
@@ -73,7 +75,7 @@ class Recovery:
         self._restoration.report()
         self._report(outcome)
         self._reporter.log("info", f"the state is that of the store again: {outcome!r}")
-        self._published.notify(())
+        self._bus.publish(StatePublished(state=self._published.current, changes=()))
         return True
 
     def check_position(self) -> None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
+from rtagent.bus import Bus, WriterDown
 from rtagent.errors import RtAgentError, WriterFenced
 
 
 class WriterStatus:
     """Thread-safe. Staleness ends with a reload; a fault stays until the process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._changed = threading.Condition()
         self._stale = ""
         self._fault: RtAgentError | None = None
-        self._listener: Callable[[], None] = _nothing
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the state becomes stale, or a fault is set. It must return at
-        once.
-        """
-        self._listener = listener
 
     @property
     def stale(self) -> str:
@@ -43,7 +37,7 @@ class WriterStatus:
         with self._changed:
             self._stale = why or "the database does not answer"
             self._changed.notify_all()
-        self._listener()
+        self._bus.publish(WriterDown())
 
     def reloaded(self) -> None:
         """The state is the database's again."""
@@ -57,13 +51,9 @@ class WriterStatus:
             if not isinstance(self._fault, WriterFenced):
                 self._fault = error
             self._changed.notify_all()
-        self._listener()
+        self._bus.publish(WriterDown())
 
     def wait_up(self, timeout: float) -> bool:
         """Wait at most that many seconds until decisions are accepted; whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.down, timeout)
-
-
-def _nothing() -> None:
-    """Do nothing: no thread recovers the state yet."""

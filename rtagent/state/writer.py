@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtagent.allocation.kept_views import keep_views
+from rtagent.bus import Bus, StatePublished
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -52,6 +53,7 @@ class StateWriter:
 
     :ivar published: the last committed state. :ivar status: whether decisions are refused.
     :ivar leases: of the claims in that state. :ivar restoration: notices a restored store.
+    :ivar bus: gets what happens.
     """
 
     def __init__(
@@ -63,20 +65,29 @@ class StateWriter:
         witness: Witness,
         timeout: float,
         settlement: float,
+        bus: Bus,
     ) -> None:
         """:param timeout: seconds that a decision may wait for its turn.
         :param settlement: seconds that it may wait for the reload that shows whether its commit was
             done, if that is unknown.
         """
         self._store, self._clock, self._reporter = store, clock, reporter.named(__name__)
+        self.bus = bus
         self._timeout, self._settlement = timeout, settlement
         self._queue = DecisionQueue()
         self.published = PublishedState(state)
-        self.status = WriterStatus()
+        self.status = WriterStatus(bus)
         self.leases = Leases(clock, state)
         self.restoration = Restoration(witness, clock, reporter)
         self.recovery = Recovery(
-            store, self.published, self.status, self.leases, self.restoration, clock, reporter
+            store,
+            self.published,
+            self.status,
+            self.leases,
+            self.restoration,
+            bus,
+            clock,
+            reporter,
         )
         self.recovery.begin(state)
 
@@ -202,7 +213,8 @@ class StateWriter:
         changes = tuple(p.change for p in batch if p.change is not None and p.error is None)
         if self.published.current is before or not changes:
             return
-        self.published.notify(tuple(change for change in changes if not change.announces))
+        told = tuple(change for change in changes if not change.announces)
+        self.bus.publish(StatePublished(state=self.published.current, changes=told))
 
     def _transact(self, batch: Sequence[Pending]) -> None:
         """Decide a batch, commit it, publish it. A batch that the database rejects is committed

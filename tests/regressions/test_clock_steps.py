@@ -26,7 +26,7 @@ from rtagent.service.housekeeping import Housekeeping
 from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.agents import LARGE, Agent, facts
 from tests.support.hosts import NODE, NOON, ManualClock, call, request
-from tests.unit.service.conftest import WRITER, Events, Notes, make_settings
+from tests.unit.service.conftest import WRITER, Notes, make_settings
 
 DAYS = timedelta(days=2)
 
@@ -52,7 +52,7 @@ class Process:
             settings=SettingsHolder(make_settings(directory)),
             clock=self.clock,
             reporter=Notes(),
-            events=Events(),
+            bus=self.tracker.bus,
         )
         self._housekeeping = Housekeeping(context, self.store, self.tracker)
         self.work(0)

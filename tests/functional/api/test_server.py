@@ -469,7 +469,8 @@ def test_a_stopped_server_can_be_replaced_at_the_same_address(path):
 def test_a_stopped_server_leaves_no_thread(path):
     before = set(threading.enumerate())
     with serving(path):
-        assert len(set(threading.enumerate()) - before) == THREADS + 1
+        exchange(path, b"GET /ready HTTP/1.0\r\n\r\n")
+        assert len(set(threading.enumerate()) - before) == 2
     assert set(threading.enumerate()) <= before
 
 

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry
 from rtagent.api.address import TcpAddress
 from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.api.server import ReadAPI
+from rtagent.audit import AuditEnded
+from rtagent.bus import CallRefused, StatePublished
 from rtagent.conf import load
 from rtagent.conf.settings import read
 from rtagent.embedded import SystemClock, open_node
@@ -118,9 +120,10 @@ class PageHost:
                 identity=GivenNodeIdentity(claimant),
             )
         )
-        self.node.tracker.listen(lambda _, changes: self.timeline.changed(changes))
-        self.node.tracker.listen_refusals(lambda _, reasons: self.timeline.refused(reasons))
-        self.node.auditor.listen(self.timeline.audited)
+        bus = self.node.tracker.bus
+        bus.subscribe(StatePublished, lambda event: self.timeline.changed(event.changes))
+        bus.subscribe(CallRefused, lambda event: self.timeline.refused(event.reasons))
+        bus.subscribe(AuditEnded, lambda event: self.timeline.audited(event.summary))
         assert self.audit().good
         self.node.apply(settings)
         self.sources = Sources(

@@ -162,7 +162,10 @@ def test_state_report_has_every_section_and_no_secret(daemon, claim):
     } <= set(titles)
     assert f"{claim['uuid']} of {claim['owner_id']}: build, building" in text
     assert "audit (start)" in text
-    assert "rpc-probe (" in text
+    assert "rpc-probe: late by" in text
+    threads = set(re.findall(r"^(\S+) \(\d+\)$", text, re.MULTILINE))
+    assert threads >= {"heartbeat", "recovery", "audit", "casts", "turns", "host-lock"}
+    assert threads.isdisjoint({"rpc-probe", "notifications", "events", "power", "monitors"})
     assert "cannot be shown" not in text
     assert re.search(r"compute_monitors = .*\n\s+cpu.virt_driver", text)
     for secret in SECRETS:

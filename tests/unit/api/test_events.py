@@ -110,8 +110,7 @@ def test_a_database_that_went_back_in_time_is_a_gap(place):
 
 def test_nothing_is_loaded_without_readers_and_a_request_does_not_wait():
     now, woken = [0.0], []
-    tail = EventTail(lambda: 3, 100, lambda: now[0])
-    tail.attach(lambda: woken.append(True))
+    tail = EventTail(lambda: 3, 100, lambda: now[0], lambda: woken.append(True))
     assert not tail.wanted
     reader = stream(tail, newest=2)
     received = reader.next()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from rtagent.errors import StoreUnavailable
 from rtagent.nova.domain_audits import GAP, INTERVAL, DomainAudits
 from rtagent.ports import NullReporter
-from rtagent.service.context import PartContext
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
@@ -18,7 +18,9 @@ from tests.unit.service.pauses import assert_pauses
 def test_audits_that_write_nothing_are_repeated_with_back_off():
     store, world = FailingStore(MemoryStore()), FakeHypervisor()
     tracker = tracker_on(store)
-    context = PartContext(settings=None, clock=ManualClock(), reporter=NullReporter())
+    context = NodeContext(
+        settings=None, clock=ManualClock(), reporter=NullReporter(), bus=tracker.bus
+    )
     audits = DomainAudits(context, SimpleNamespace(tracker=tracker), world)
     world.start_domain(uid(), 1, 512)
     store.fail(StoreUnavailable, times=None, on=("commit", "reload"))

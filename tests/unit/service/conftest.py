@@ -7,14 +7,24 @@ import pytest
 from msgspec.structs import replace
 from oslo_config import cfg
 
+from rtagent.bus import Bus
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import RtAgentError
+from rtagent.errors import DuplicateHost, RtAgentError
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.policy import Policy
 from rtagent.service.admission import Admission
-from rtagent.service.context import NodeContext
+from rtagent.service.context import (
+    DuplicateChanged,
+    Fatal,
+    Granting,
+    HypervisorLost,
+    NodeContext,
+    PolicyChanged,
+    ServiceChanged,
+    StoreReturned,
+)
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
@@ -31,6 +41,16 @@ def make_settings(directory: Path, **options: object) -> Settings:
     lines = "".join(f"{name} = {value}\n" for name, value in {**OPTIONS, **options}.items())
     file.write_text(f"[DEFAULT]\n{lines}")
     return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
+
+
+#: The events of a node, by the names that tests use.
+NAMES = {
+    Granting: "ready",
+    HypervisorLost: "lost",
+    StoreReturned: "returned",
+    PolicyChanged: "policy changed",
+    ServiceChanged: "service changed",
+}
 
 
 class Notes:
@@ -57,39 +77,25 @@ class Notes:
 
 
 class Events:
-    """`NodeEvents` that are kept. :ivar seen: their names. :ivar errors: the fatal ones."""
+    """What was published on a bus. :ivar seen: names. :ivar errors: the fatal ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus) -> None:
         self.seen: list[str] = []
         self.errors: list[RtAgentError] = []
-
-    def ready(self) -> None:
-        self.seen.append("ready")
-
-    def lost(self) -> None:
-        self.seen.append("lost")
-
-    def returned(self) -> None:
-        self.seen.append("returned")
-
-    def policy_changed(self) -> None:
-        self.seen.append("policy changed")
-
-    def service_changed(self) -> None:
-        self.seen.append("service changed")
-
-    def fatal(self, error: RtAgentError) -> None:
-        self.errors.append(error)
+        for event in NAMES:
+            bus.subscribe(event, lambda event: self.seen.append(NAMES[type(event)]))
+        bus.subscribe(Fatal, lambda event: self.errors.append(event.error))
 
 
 class World:
     """One enrolled node with everything around it."""
 
     def __init__(self, made: Settings) -> None:
-        self.clock, self.notes, self.events = ManualClock(), Notes(), Events()
+        self.clock, self.notes, self.bus = ManualClock(), Notes(), Bus()
+        self.events = Events(self.bus)
         self.settings = SettingsHolder(made)
         self.context = NodeContext(
-            settings=self.settings, clock=self.clock, reporter=self.notes, events=self.events
+            settings=self.settings, clock=self.clock, reporter=self.notes, bus=self.bus
         )
         self.memory = MemoryStore()
         self.registry = MemoryServiceRegistry(self.memory.disk)
@@ -108,7 +114,13 @@ class World:
             return replace(records[0], epoch=records[0].epoch + 1)
 
         stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
-        return EmbeddedNode(stored, Policy(), self.hypervisor, self.store, self.clock, self.notes)
+        return EmbeddedNode(
+            stored, Policy(), self.hypervisor, self.store, self.clock, self.notes, bus=self.bus
+        )
+
+    def duplicated(self, error: DuplicateHost | None) -> None:
+        """Publish that another agent has this host name, or has gone."""
+        self.bus.publish(DuplicateChanged(error=error))
 
     def configure(self, **options: Any) -> None:
         """Bring other options of [DEFAULT] into force."""

@@ -6,7 +6,7 @@ from rtagent.ports import Service
 from rtagent.service.announced import (
     MAX_TEXT,
     REASONS,
-    AuditEvents,
+    Announcer,
     of_audit,
     of_refusal,
     of_service,
@@ -43,12 +43,12 @@ def test_the_reason_of_a_disabled_service_is_printable_and_bounded():
 
 def test_a_periodic_audit_is_announced_only_if_it_says_something_new():
     agent, announced = Agent(), []
-    audits = AuditEvents(announced.append)
+    Announcer(agent.tracker.bus, announced.append)
     for cause in ("start", "periodic", "periodic", "request", "periodic"):
-        audits.listener(agent.audit(cause))
+        agent.audit(cause)
     assert [event.payload.audit_cause for event in announced] == ["start", "request"]
 
     agent.run()
     for _ in range(3):
-        audits.listener(agent.audit("periodic"))
+        agent.audit("periodic")
     assert [event.payload.audit_cause for event in announced[2:]] == ["periodic"]

@@ -9,6 +9,7 @@ from rtagent.errors import ConfigError, HypervisorUnavailable, NodeNotReady, Sto
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.service.audits import GAP, Audits
+from rtagent.service.context import HypervisorEvent, Reloaded, StoreReturned
 from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import LAST, Rest
 from rtagent.testing.hypervisor import TOPOLOGY
@@ -28,7 +29,15 @@ def audits(world, tmp_path):
     identity = HostNodeIdentity(options, world.notes)
     identity.lock_hypervisor(world.hypervisor.identity())
     checks = HostChecks(world.context, world.node)
-    yield Audits(world.context, world.node, world.hypervisor, identity, world.admission, [checks])
+    yield Audits(
+        world.context,
+        world.node,
+        world.hypervisor,
+        identity,
+        world.admission,
+        [checks],
+        wake=lambda: world.notes.sentences.append(("wake", "audit")),
+    )
     identity.release()
 
 
@@ -65,7 +74,8 @@ def test_several_causes_share_an_audit(world, audits):
     assert causes(world) == "start"
 
     for cause in ("lifecycle", "device", "lifecycle"):
-        audits.add_cause(cause)
+        world.bus.publish(HypervisorEvent(name=cause))
+    assert world.notes.sentences[-3:] == [("wake", "audit")] * 3
     audits.turn()
     assert causes(world) == "device+lifecycle"
 
@@ -182,7 +192,7 @@ def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
 def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
     audits.turn()
 
-    audits.lost(HypervisorUnavailable("gone"))
+    world.bus.publish(HypervisorEvent(name="connection"))
 
     with pytest.raises(HypervisorUnavailable):
         world.tracker.instance_claim(request(), call())
@@ -221,6 +231,19 @@ def test_leases_restart_when_the_hypervisor_is_back(world, audits):
 
     assert world.tracker.lapsed() == frozenset()
     assert claim.uuid in world.tracker.snapshot().claims
+
+
+def test_leases_restart_and_the_host_is_audited_when_the_store_is_back(world, audits):
+    audits.turn()
+    world.tracker.instance_claim(request(), call())
+    world.clock.advance(world.tracker.snapshot().policy.claim_expiry_time + 1)
+
+    world.bus.publish(StoreReturned())
+    world.bus.publish(Reloaded())
+
+    assert world.tracker.lapsed() == frozenset()
+    audits.turn()
+    assert causes(world) == "reload+store"
 
 
 def test_audit_does_not_open_the_admission_while_the_store_is_down(world, audits):

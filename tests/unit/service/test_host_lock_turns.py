@@ -6,9 +6,8 @@ from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.rpc.claim_endpoint import ClaimChange
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
 from rtagent.rpc.host_lock import Attempt, Outcome
-from rtagent.service.host_lock_turns import PATIENCE, RECONNECT, RETRY, TRUST, HostLockTurns
 from rtagent.service.loop import every
-from rtagent.service.rpc_health import RpcHealth
+from rtagent.service.rpc_service import PATIENCE, RECONNECT, RETRY, TRUST, HostLockTurns, RpcHealth
 from tests.support.hosts import uid
 
 ME, OTHER = (
@@ -44,7 +43,7 @@ class Site:
     def __init__(self, world) -> None:
         self.world, self.lock, self.started = world, Lock(), False
         world.admission.open()
-        self.duplicates = Duplicates(ME, "h", world.clock, world.admission.duplicated)
+        self.duplicates = Duplicates(ME, "h", world.clock, world.duplicated)
         self.health = RpcHealth(self.duplicates, lambda: self.started, world.notes)
         self.turns = HostLockTurns(
             self.lock, self.duplicates, self.health, self._start, world.clock

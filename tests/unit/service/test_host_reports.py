@@ -14,6 +14,7 @@ from rtagent.model.topology import Cell
 from rtagent.rpc.casts import CastFailed
 from rtagent.scheduler.report import instances_digest, instances_of
 from rtagent.scheduler.report_documents import instances_from, report_from
+from rtagent.service.context import Reloaded
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import MAX_REMOVED, PART, RETRY_INTERVAL, STOPPING, HostReports
 from rtagent.service.loop import every
@@ -56,9 +57,8 @@ class Reporting:
             self.heartbeat,
             self.schedulers.send,
             lambda: self.metrics,
+            self.wake,
         )
-        self.reports.attach(self.wake)
-        world.tracker.listen(self.reports.listener)
 
     def wake(self):
         self.woken += 1
@@ -264,7 +264,7 @@ def test_new_epoch_starts_its_numbers_again(reporting):
 def test_service_and_admission_are_reported(reporting):
     reporting.heartbeat.turn()
     reporting.heartbeat.set_disabled(NODE.host, True, "maintenance")
-    reporting.reports.changed()
+    reporting.world.bus.publish(Reloaded())
     report = report_in(reporting.turn())
     assert (report.service.disabled, report.service.disabled_reason) == (True, "maintenance")
     assert report.up
@@ -272,10 +272,10 @@ def test_service_and_admission_are_reported(reporting):
 
 def test_a_change_costs_the_claim_path_one_flag(reporting):
     for _ in range(5):
-        reporting.reports.changed()
+        reporting.world.bus.publish(Reloaded())
     assert reporting.woken == 1
     reporting.turn()
-    reporting.reports.changed()
+    reporting.world.bus.publish(Reloaded())
     assert reporting.woken == 2
 
 
@@ -286,17 +286,19 @@ def test_metrics_of_the_monitors_are_reported(reporting):
 
 
 def test_agent_that_stops_reports_it(reporting):
-    reporting.reports.leave()
+    reporting.reports.leave(0)
     report = report_in(reporting.schedulers.got())
     assert (report.up, report.why_not) == (False, STOPPING)
+    reporting.world.bus.publish(Reloaded())
+    assert reporting.turn() == []
 
 
 def test_agent_that_stops_does_not_wait_for_a_broker_that_is_away(reporting):
     reporting.schedulers.error = CastFailed("no broker")
-    reporting.reports.changed()
+    reporting.world.bus.publish(Reloaded())
     reporting.turn()
     reporting.schedulers.error = None
-    reporting.reports.leave()
+    reporting.reports.leave(0)
     assert reporting.schedulers.got() == []
 
 

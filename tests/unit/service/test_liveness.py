@@ -1,7 +1,7 @@
 """Which threads count as hung."""
 
-from rtagent.service.liveness import Liveness
 from rtagent.service.loop import Loop, every
+from rtagent.service.systemd import Liveness
 from tests.support.hosts import ManualClock
 from tests.unit.service.turns import PATIENCE, Turns
 
@@ -32,7 +32,7 @@ def test_a_turn_that_does_not_end_hangs_and_a_rest_does_not(world):
     loop, liveness = Loop("work", turns, clock, world.notes), Liveness(clock)
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
-    liveness.watch([loop], 300.0)
+    liveness.watch(loop.turns, 300.0)
     clock.advance(301)
     liveness.beat()
     assert liveness.hung() == ("work for 301 s",)

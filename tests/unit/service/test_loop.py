@@ -149,14 +149,35 @@ def test_urgent_work_without_end_does_not_keep_the_other_turns(world):
     assert order[:5] == ["endless", "long", "endless", "end", "least"]
 
 
+def test_a_part_wakes_its_own_turn_only_also_if_it_is_made_before_the_turn(world):
+    loop, order, ended = Loop("work", None, world.clock, world.notes), [], threading.Semaphore(0)
+    wake = loop.waker("second")
+
+    def run(name):
+        order.append(name)
+        ended.release()
+        return Rest()
+
+    loop.add("first", lambda: run("first"))
+    loop.add("second", lambda: run("second"))
+    loop.start()
+    for _ in range(2):
+        assert ended.acquire(timeout=PATIENCE)
+    wake()
+    assert ended.acquire(timeout=PATIENCE)
+    assert loop.stop(PATIENCE)
+    assert order == ["first", "second", "second"]
+
+
 def test_turn_that_lasts_is_overdue(world, loop, turns):
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
-    assert loop.overdue == 0.0
+    (turn,) = loop.turns
+    assert turn.overdue == 0.0
 
     world.clock.advance(7.0)
 
-    assert loop.overdue == 7.0
+    assert turn.overdue == 7.0
 
 
 def test_back_off_doubles_up_to_its_maximum_and_resets():

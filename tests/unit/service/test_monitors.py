@@ -9,6 +9,7 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.cpu_use import CpuUse
 from rtagent.model.event_payloads import MetricsPayload
 from rtagent.service.announced import of_metrics
+from rtagent.service.context import Measured
 from rtagent.service.monitors import ANNOUNCE_INTERVAL, Monitors
 from tests.support.hosts import NODE, NOON
 
@@ -23,9 +24,9 @@ class Measuring:
         self.world, self.written, self.error, self.heard = world, [], None, []
         world.hypervisor.cpus = USE
         self.monitors = Monitors(
-            world.context, world.hypervisor, world.tracker.snapshot, self.write
+            world.context, world.hypervisor, world.tracker.snapshot, self.write, lambda: None
         )
-        self.monitors.listen(self.heard.append)
+        world.bus.subscribe(Measured, lambda event: self.heard.append(event.metrics))
 
     def write(self, node_uuid, epoch, metrics):
         if self.error is not None:

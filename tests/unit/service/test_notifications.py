@@ -80,7 +80,8 @@ class Site:
         self.reporter = Counts()
         self.store = FailingStore(SqlStore(self.engine, events_kept=self.kept))
         self.tracker: ResourceTracker = tracker_on(self.store, self.clock, reporter=self.reporter)
-        context = NodeContext(settings=None, clock=self.clock, reporter=self.reporter, events=None)
+        bus, self.woken = self.tracker.bus, []
+        context = NodeContext(settings=None, clock=self.clock, reporter=self.reporter, bus=bus)
         self.broker.accepted = 0
         sender = self.broker if on else None
         self.notifications = Notifications(
@@ -89,9 +90,15 @@ class Site:
             self.tracker,
             sender,
             self.kept,
+            lambda: self.woken.append("notifications"),
         )
         self.events = Events(
-            context, self.log, self.tracker, self.kept, lambda: self.notifications.congested
+            context,
+            self.log,
+            self.tracker,
+            self.kept,
+            lambda: self.notifications.congested,
+            lambda: self.woken.append("events"),
         )
 
     def change(self, times: int) -> None:
@@ -207,14 +214,12 @@ def test_events_of_a_process_that_never_published_are_published_by_the_next_one(
 
 
 def test_announced_events_are_recorded_soon_and_bounded(site):
-    woken = []
-    site.events.attach(lambda: woken.append("wake"), lambda: woken.append("written"))
     before = site.tracker.snapshot()
     for _ in range(WAITING + 3):
         site.tracker.announcements.add(ANNOUNCED)
     assert site.reporter.numbers["events_dropped", "announced"] == 3
     site.events.turn()
-    assert woken == ["wake", "written"]
+    assert site.woken == ["events", "notifications"]
     assert site.last - before.event_sequence == 64
     site.events.turn()  # not again within a second
     assert site.last - before.event_sequence == 64
@@ -243,16 +248,15 @@ def test_announced_events_wait_for_the_store(site):
     with site.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE event_outbox RENAME TO away")
     with pytest.raises(StoreUnavailable):
-        site.tracker.announcements.write(10)
+        site.tracker.announcements.write(10, site.log)
     with site.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE away RENAME TO event_outbox")
     assert site.tracker.recover()
-    assert site.tracker.announcements.write(10) == 1
+    assert site.tracker.announcements.write(10, site.log) == 1
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_announced_events_are_recorded_once_although_a_commit_was_unknown(site, done):
-    site.events.attach(lambda: None, lambda: None)
     first = site.last
     site.store.fail(partial(CommitUnknown, "the connection was lost"), after=done)
     site.tracker.announcements.add(ANNOUNCED)
@@ -276,7 +280,7 @@ def test_announced_events_are_recorded_once_although_a_commit_was_unknown(site, 
 def test_text_without_an_encoding_does_not_make_a_commit_fail(site):
     payload = replace(ANNOUNCED.payload, summary="a\ud800\u202e\x00<b>")
     site.tracker.announcements.add(replace(ANNOUNCED, payload=payload))
-    assert site.tracker.announcements.write(10) == 1
+    assert site.tracker.announcements.write(10, site.log) == 1
     (row,) = site.log.read(NODE.uuid, site.last - 1, 1)
     assert msgspec.json.decode(row.documents[0])["payload"]["summary"] == "a?\u202e\x00<b>"
     site.change(1)

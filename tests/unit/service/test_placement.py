@@ -11,8 +11,8 @@ from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired, PlacementError
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.in_flight import THREADS
-from rtagent.service.allocation_calls import AllocationCalls
-from rtagent.service.allocation_writes import WAITING
+from rtagent.service.allocation_calls import WAITING, AllocationCalls
+from rtagent.service.context import Granting, Reloaded
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.placement import NoPlacement, Placement
 from rtagent.testing.placement import MemoryPlacement
@@ -48,7 +48,7 @@ class Waiting:
 
     def __init__(self, world, state_path) -> None:
         world.node.auditor.run("start")
-        self.tracker, self.admission = world.tracker, world.admission
+        self.tracker, self.admission, self.bus = world.tracker, world.admission, world.bus
         self.tracker.suspend_creation(None)
         manage(self.tracker, "strict")
         now = world.settings.current
@@ -69,7 +69,7 @@ class Waiting:
 
     def publish(self) -> None:
         self.admission.open()
-        self.placement.wake()
+        self.bus.publish(Granting())
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_strict_claim_waits_for_no_more_than_one_request_of_a_refresh(waiting)
     waiting.publish()
     waiting.placement.sync()
     waiting.api.halt("aggregates")
-    waiting.placement.reload()
+    waiting.bus.publish(Reloaded())
     assert waiting.api.halted.wait(LONG)
     before = len(waiting.api.requests)
     made = claim(waiting.tracker)

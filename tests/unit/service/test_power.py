@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.topology import Topology
+from rtagent.service.context import Granting
 from rtagent.service.power import GROUP, SETTLING, Power
 from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.claims import pinned_claim
@@ -53,8 +54,7 @@ class Node:
     def __init__(self, world) -> None:
         self.world, self.notes, self.switches = world, world.notes, Switches()
         self.state = host()
-        self.power = Power(world.context, self.switches)
-        self.power.attach(lambda: self.state)
+        self.power = Power(world.context, self.switches, lambda: self.state, lambda: None)
         self.manage(MANAGED)
 
     def manage(self, cpus: frozenset[int]) -> None:
@@ -69,7 +69,7 @@ class Node:
     def begin(self) -> "Node":
         """The host was observed with every CPU on."""
         self.power.all_up()
-        self.power.begin()
+        self.world.bus.publish(Granting())
         return self
 
     def hold(self, *claims: object) -> None:
@@ -244,7 +244,7 @@ def test_topology_is_complete_however_many_cpus_are_off(new_node):
     inner.between = lambda step: setattr(inner, "topology", seen(node.switches))
 
     assert hypervisor.observe().topology == TOPOLOGY
-    node.power.begin()
+    node.world.bus.publish(Granting())
     node.power.turn()
     assert node.down == MANAGED
     assert hypervisor.observe().topology == TOPOLOGY

@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.errors import ProviderFileError
 from rtagent.placement.offers import Offers, resolve
-from rtagent.service.provider_file_checks import ProviderFileChecks
+from rtagent.service.host_checks import ProviderFileChecks
 from tests.support.hosts import NODE, host
 from tests.support.provider_files import CLASS, entry, provider_files
 

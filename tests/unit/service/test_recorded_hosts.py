@@ -7,7 +7,7 @@ from rtagent.errors import StoreUnavailable
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.report import instances_of
-from rtagent.service.recorded_hosts import INTERVAL, RecordedHosts
+from rtagent.service.host_view import REMOVED_INTERVAL, RecordedHosts
 from tests.support.hosts import ManualClock, request, uid
 from tests.support.reporting_agents import ReportingAgent
 
@@ -41,7 +41,7 @@ def test_view_is_filled_once_and_removed_nodes_leave_it():
     clock, records = ManualClock(100), Records(*agents)
     manager = HostManager(clock, NullReporter(), lambda _: None)
     recorded = RecordedHosts(records, manager, clock, NullReporter())
-    assert recorded.turn().at_most == INTERVAL
+    assert recorded.turn().at_most == REMOVED_INTERVAL
     found = {each.host: each for each in manager.get_all_host_states()}
     assert set(found) == {"cn1", "cn2"} and found["cn1"].seen == 97
     assert found["cn1"].instances_here == {uid(1)}
@@ -58,7 +58,7 @@ def test_database_that_is_away_is_tried_again():
     manager = HostManager(clock, NullReporter(), lambda _: None)
     recorded = RecordedHosts(records, manager, clock, NullReporter())
     records.failure = StoreUnavailable("it is away")
-    assert recorded.turn().at_most < INTERVAL
+    assert recorded.turn().at_most < REMOVED_INTERVAL
     assert manager.get_all_host_states() == ()
     records.failure = None
     recorded.turn()

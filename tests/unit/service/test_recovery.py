@@ -15,7 +15,7 @@ from tests.unit.service.pauses import assert_pauses
 def recovery(world):
     world.auditor.run("start")
     world.admission.open()
-    return Recovery(world.context, world.node)
+    return Recovery(world.context, world.node, lambda: None)
 
 
 def go_down(world) -> None:
@@ -105,8 +105,7 @@ def test_newer_writer_is_fatal(world, recovery):
 def woken(world) -> list[None]:
     """Return the wake-ups of a thread that has had its first turn, as they come."""
     wakeups: list[None] = []
-    recovery = Recovery(world.context, world.node)
-    recovery.attach(lambda: wakeups.append(None))
+    recovery = Recovery(world.context, world.node, lambda: wakeups.append(None))
     recovery.turn()
     wakeups.clear()
     return wakeups

@@ -5,8 +5,7 @@ import pytest
 
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
 from rtagent.service.loop import every
-from rtagent.service.rpc_health import RpcHealth
-from rtagent.service.rpc_service import DUPLICATE_INTERVAL, RpcProbe
+from rtagent.service.rpc_service import DUPLICATE_INTERVAL, RpcHealth, RpcProbe
 from tests.support.hosts import uid
 
 ME, OTHER = (
@@ -48,7 +47,7 @@ def server():
 
 @pytest.fixture
 def duplicates(world):
-    return Duplicates(ME, "compute-1", world.clock, world.admission.duplicated)
+    return Duplicates(ME, "compute-1", world.clock, world.duplicated)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from rtagent.db.aggregate_rows import AggregateStore
 from rtagent.db.engine import open_engine
 from rtagent.errors import StoreUnavailable
 from rtagent.scheduler.errors import AggregateNotFound
-from rtagent.service.kept_records import INTERVAL, RETRY
-from rtagent.service.scheduler_aggregates import PART, KeptAggregates
+from rtagent.service.kept_records import AGGREGATES, INTERVAL, RETRY, KeptAggregates
 from tests.support.hosts import ManualClock, uid
 from tests.support.trackers import Reports
 
@@ -42,8 +41,9 @@ class World:
         self.store, self.view, self.reports = Store(engine), View(), Reports()
         self.changes = self.wakes = 0
         clock = ManualClock()
-        self.kept = KeptAggregates(self.store, self.view, self._changed, clock, self.reports)
-        self.kept.records.attach(self._wake)
+        self.kept = KeptAggregates(
+            self.store, self.view, self._changed, self._wake, clock, self.reports
+        )
         self.other = AggregateStore(engine)
 
     def _changed(self):
@@ -84,12 +84,12 @@ def test_view_stays_while_the_database_is_away(world):
     made = world.kept.create("fast", {}, uid())
     world.store.down = True
     assert world.kept.records.turn().at_most == RETRY
-    assert world.reports.parts[PART] == ("warn", "it is away")
+    assert world.reports.parts[AGGREGATES] == ("warn", "it is away")
     assert world.kept.known == (made,)
 
     world.kept.set("fast", {"ssd": "true"})  # the change was made; it is read later
     assert (world.changes, world.wakes, world.view.shown) == (2, 1, [(made,)])
     world.store.down = False
     world.kept.records.turn()
-    assert world.reports.parts[PART][0] == "pass"
+    assert world.reports.parts[AGGREGATES][0] == "pass"
     assert world.kept.known[0].metadata == {"ssd": "true"}

@@ -4,8 +4,7 @@ import pytest
 
 from rtagent.errors import StoreUnavailable
 from rtagent.scheduler.errors import HostNotFound
-from rtagent.service.kept_records import INTERVAL, RETRY
-from rtagent.service.scheduler_services import PART, KeptServices
+from rtagent.service.kept_records import INTERVAL, RETRY, SERVICES, KeptServices
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.trackers import Reports
 
@@ -38,8 +37,7 @@ class World:
     def __init__(self):
         self.registry, self.view, self.reports = Registry(), View(), Reports()
         self.changes = self.wakes = 0
-        self.kept = KeptServices(self.registry, self.view, self._changed, self.reports)
-        self.kept.records.attach(self._wake)
+        self.kept = KeptServices(self.registry, self.view, self._changed, self._wake, self.reports)
 
     def _changed(self):
         self.changes += 1
@@ -69,7 +67,7 @@ def test_change_succeeds_and_is_announced_though_it_cannot_be_read_again(world):
     assert (world.changes, world.wakes, world.view.shown) == (1, 1, frozenset())
 
     assert world.kept.records.turn().at_most == RETRY
-    assert world.reports.parts[PART] == ("warn", "it is away")
+    assert world.reports.parts[SERVICES] == ("warn", "it is away")
     world.registry.answers = 1
     assert world.kept.records.turn().at_most == INTERVAL
     assert world.view.shown == {"cn1"}

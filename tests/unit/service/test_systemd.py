@@ -1,8 +1,7 @@
 """systemd's watchdog is fed while the vital threads make progress."""
 
-from rtagent.service.liveness import Liveness
 from rtagent.service.loop import Loop
-from rtagent.service.systemd import Watchdog
+from rtagent.service.systemd import Liveness, Watchdog
 from tests.unit.service.turns import PATIENCE, Turns
 
 
@@ -19,7 +18,7 @@ def test_watchdog_is_fed_while_there_is_progress_and_names_a_loop_that_hangs(wor
     turns, notifier = Turns(), CountingNotifier()
     loop = Loop("work", turns, world.clock, world.notes)
     liveness = Liveness(world.clock)
-    liveness.watch([loop], 30.0)
+    liveness.watch(loop.turns, 30.0)
     watchdog = Watchdog(liveness, notifier, world.notes)
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from rtagent.bus import Bus
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -149,7 +150,7 @@ def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
 
 def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided():
     store, clock, reporter = MemoryStore(), ManualClock(), NullReporter()
-    writer = StateWriter(store, clock, enroll(store), reporter, MemoryWitness(), 10.0, 5.0)
+    writer = StateWriter(store, clock, enroll(store), reporter, MemoryWitness(), 10.0, 5.0, Bus())
     operations = Operations(writer, store, clock, reporter)
     operations.unlisted = HypervisorUnavailable("they could not be listed")
 

@@ -6,6 +6,7 @@ A store whose commit waits for the test shows which decisions share a commit, wi
 import pytest
 
 from rtagent import claims
+from rtagent.bus import Bus
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -36,7 +37,7 @@ from tests.support.trackers import (
 def writer_on(store):
     tracker_on(store)  # observes the host
     return StateWriter(
-        store, ManualClock(), enroll(store), NullReporter(), MemoryWitness(), 10.0, 5.0
+        store, ManualClock(), enroll(store), NullReporter(), MemoryWitness(), 10.0, 5.0, Bus()
     )
 
 
