@@ -224,15 +224,25 @@ def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(0 if i in mine else next(others) + 1 for i in range(total))
 
 
-def splits(cycles: Sequence[Sequence[str]]) -> Iterator[tuple[int, ...]]:
+#: In a short run, two cycles meet in one of so many ways.
+SHARE = 4
+
+
+def splits(cycles: Sequence[Sequence[str]], *, long: bool) -> Iterator[tuple[int, ...]]:
     """Every way to distribute each cycle's steps around the audit's three; steps of different
     instances between the same two steps of the audit have one order only, and of two equal cycles
-    either one comes first."""
+    either one comes first.
+
+    :param long: each way of one cycle with each way of the other; if not, with some of them.
+    """
     lengths = [len(steps) for steps in cycles]
     ways = [tuple(itertools.combinations_with_replacement(range(4), length)) for length in lengths]
     equal = len(set(cycles)) == 1
-    for chosen in itertools.product(*ways):
-        if equal and list(chosen) != sorted(chosen):
+    for numbered in itertools.product(*map(enumerate, ways)):
+        chosen = [places for _, places in numbered]
+        if equal and chosen != sorted(chosen):
+            continue
+        if not long and sum(number for number, _ in numbered) % SHARE:
             continue
         order: list[int] = []
         for segment in range(4):
