@@ -106,26 +106,26 @@ class RpcServer:
         self._refusal = ""
         for reason in (*REASONS, OVERLOAD):
             self._reporter.counted(REFUSED, reason, 0)
-        self._stop_requested = threading.Event()
+        self._started, self._stop_requested = threading.Event(), threading.Event()
         self._starter = _thread("rpc-start", self._start)
         self._stopper = _thread("rpc-stop", self._stop)
 
     def start(self) -> None:
-        """Start to serve as soon as the broker accepts a connection. Returns at once.
+        """Start to serve as soon as the broker accepts a connection. Returns at once. Idempotent.
 
         :raises RuntimeError: this process has loaded kombu's transport before this package's.
         """
         if not amqp_transport.installed():
             raise RuntimeError("rtagent.rpc.transport must be used before any connection by kombu")
-        amqp_transport.subscribe(self._refused)
-        self._starter.start()
+        if self._starter.ident is None:
+            amqp_transport.subscribe(self._refused)
+            self._starter.start()
 
     def wait_started(self, timeout: float) -> bool:
         """Wait until calls are served, for `timeout` seconds at most. Return whether they are
         served.
         """
-        self._starter.join(timeout)
-        return not self._starter.is_alive()
+        return self._started.wait(timeout)
 
     def stop(self, timeout: float) -> bool:
         """Accept no more calls, finish those in flight, and send their replies.
@@ -161,6 +161,7 @@ class RpcServer:
                 connecting.join(CONNECT_TIME)
             if self._server is not None:
                 self._reporter.health(PART, "pass")
+                self._started.set()
                 return
             self._reporter.health(PART, "fail", f"the message broker refuses: {self._refusal}")
             self._stop_requested.wait(RETRY_INTERVAL)

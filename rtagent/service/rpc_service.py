@@ -5,7 +5,6 @@ server through the message broker.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -159,6 +158,7 @@ class HostLockTurns:
         self._health.lock_doubt = doubt
         self._duplicates.trust(trust)
         self._start_server()
+        self._health.starting = True
 
 
 #: Seconds for which a probe waits for its answer.
@@ -192,7 +192,7 @@ class RpcService:
         """:param casts: the thread of messages, not started yet. It gets the probe."""
         host = settings.current.default.host
         self._server = RpcServer(transport, host, endpoint, in_flight, clock, reporter)
-        self._starting, self._stopping = threading.Event(), False
+        self._stopping = False
         self._api = AgentAPI(transport, host, timeout=PROBE_TIMEOUT, attempts=1)
         self._health = RpcHealth(duplicates, self.started, reporter)
         probe = RpcProbe(self, settings, duplicates, self._health)
@@ -201,17 +201,18 @@ class RpcService:
         self._lock = host_lock(transport, host, duplicates.me, duplicates.seen)
         if self._lock is not None:
             turn = HostLockTurns(
-                self._lock, duplicates, self._health, self._start_server, clock
+                self._lock, duplicates, self._health, self._server.start, clock
             ).turn
             self.locking = Loop("host-lock", turn, clock, reporter)
             self._turns += self.locking.turns
 
     def start(self) -> None:
         """Start to serve as soon as the host lock and the broker allow. Returns at once."""
-        if self.locking is None:
-            self._start_server()
-        else:
+        if self.locking is not None:
             self.locking.start()
+        else:
+            self._health.starting = True
+            self._server.start()
 
     @property
     def turns(self) -> Sequence[Turn]:
@@ -223,8 +224,8 @@ class RpcService:
         return not self._stopping and self.wait_started(0)
 
     def wait_started(self, timeout: float) -> bool:
-        """Wait until calls are served, for about `timeout` seconds. Return whether they are."""
-        return self._starting.wait(timeout) and self._server.wait_started(timeout)
+        """Wait until calls are served, for `timeout` seconds. Return whether they are."""
+        return self._server.wait_started(timeout)
 
     def stop(self, timeout: float) -> bool:
         """Accept no more calls and finish those in flight: see `RpcServer.stop`. Then release the
@@ -243,12 +244,6 @@ class RpcService:
         """
         reply: Mapping[str, Any] = self._api.ping(RequestContext(roles=[AGENT], overwrite=False))
         return reply
-
-    def _start_server(self) -> None:
-        if not self._starting.is_set():
-            self._server.start()
-            self._health.starting = True
-            self._starting.set()
 
 
 class RpcProbe:

@@ -23,6 +23,7 @@ from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.node_identities import NodeIdentities
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.server import RpcServer
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
@@ -39,7 +40,7 @@ from rtagent.service.main_thread import READY, Startup
 from rtagent.service.mirrored_aggregates import MirroredAggregates
 from rtagent.service.process import Parts, ProcessContext, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
-from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerRpc
+from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerProbe
 from rtagent.service.trust import CallerAccess, authentication
 
 #: The time-out in seconds for calls in flight to end.
@@ -100,19 +101,23 @@ class SchedulerService:
         )
         self._placement = assembly.placement(context.configuration.conf)
         self._scheduler = self._make_scheduler(settings)
-        self._rpc = SchedulerRpc(
+        self._server = RpcServer(
             transport,
-            context.settings,
+            settings.default.host,
             self._endpoint(messages, database),
             self._in_flight,
-            self._uuid,
             self._clock,
             self._telemetry,
+            SCHEDULER,
         )
+        probe = SchedulerProbe(
+            transport, self._server, context.settings, self._uuid, self._telemetry
+        )
+        self._probe = Loop("rpc-probe", probe.turn, self._clock, self._telemetry)
         self._view = HostView(
             self._manager,
             context.settings,
-            self._rpc.started,
+            lambda: self._server.wait_started(0),
             partial(context.events.put, READY),
             self._clock,
             self._telemetry,
@@ -127,7 +132,7 @@ class SchedulerService:
 
     def _add_sections(self) -> None:
         """Add what the state report shows of a scheduler."""
-        loops = [*self._loops.values(), self._rpc.probe]
+        loops = [*self._loops.values(), self._probe]
         report, turns = self._context.report, [turn for loop in loops for turn in loop.turns]
         report.add("Status", lambda: [self.status()])
         report.add("Calls in flight", lambda: [str(self._in_flight)])
@@ -141,9 +146,9 @@ class SchedulerService:
         for loop in self._loops.values():
             if loop.turns:
                 parts.start_loop(loop)
-        parts.add("rpc", partial(self._rpc.stop, RPC_PATIENCE))
-        self._rpc.start()
-        parts.start_loop(self._rpc.probe)
+        parts.add("rpc", partial(self._server.stop, RPC_PATIENCE))
+        self._server.start()
+        parts.start_loop(self._probe)
 
     def _kept_aggregates(
         self, database: SchedulerDatabase, messages: SchedulerMessages
@@ -247,11 +252,11 @@ class SchedulerService:
     @property
     def vital_turns(self) -> Sequence[Turn]:
         """The turns whose progress the watchdog checks."""
-        return [*self._loops["hosts"].turns, *self._rpc.probe.turns]
+        return [*self._loops["hosts"].turns, *self._probe.turns]
 
     def ready(self) -> None:
         """Wait until calls are served."""
-        self._rpc.wait_started(BROKER_PATIENCE)
+        self._server.wait_started(BROKER_PATIENCE)
 
     def status(self) -> str:
         """Return the status in one sentence, for ``systemctl status``."""
