@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtagent.errors import StoreUnavailable, WriterFenced
+from rtagent.errors import NodeNotReady, StoreUnavailable, WriterFenced
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import every
-from tests.support.hosts import NOON
+from tests.support.hosts import NOON, call, request
 
 
 class BrokenRegistry:
@@ -85,3 +85,16 @@ def test_forced_down_host_has_a_reason_also_if_it_was_disabled(world, heartbeat)
     heartbeat.set_forced_down("cn1", False)
     assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
     assert world.events.seen == ["service changed"] * 3
+
+
+def test_no_claim_is_granted_while_the_host_is_forced_down(world, heartbeat):
+    world.auditor.run("start")
+    world.admission.open()
+    assert world.admission.why_closed is None
+
+    heartbeat.set_forced_down("cn1", True)
+    with pytest.raises(NodeNotReady, match="forced this host down"):
+        world.tracker.instance_claim(request(), call())
+
+    heartbeat.set_forced_down("cn1", False)
+    assert world.tracker.instance_claim(request(), call())

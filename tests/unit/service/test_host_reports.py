@@ -11,10 +11,17 @@ from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Cell
+from rtagent.ports import Service
 from rtagent.rpc.casts import CastFailed
 from rtagent.scheduler.report import instances_digest, instances_of
 from rtagent.scheduler.report_documents import instances_from, report_from
-from rtagent.service.context import Reloaded
+from rtagent.service.context import (
+    DuplicateChanged,
+    Granting,
+    HypervisorLost,
+    Reloaded,
+    ServiceChanged,
+)
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import MAX_REMOVED, PART, RETRY_INTERVAL, STOPPING, HostReports
 from rtagent.service.loop import every
@@ -277,6 +284,22 @@ def test_a_change_costs_the_claim_path_one_flag(reporting):
     reporting.turn()
     reporting.world.bus.publish(Reloaded())
     assert reporting.woken == 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Granting(),
+        HypervisorLost(),
+        ServiceChanged(service=Service(host="cn1", binary="rtagent"), why_forced_down=""),
+        DuplicateChanged(error=None),
+    ],
+)
+def test_whatever_changes_a_report_wakes_the_thread(reporting, event):
+    reporting.turn()
+    reporting.woken = 0
+    reporting.world.bus.publish(event)
+    assert reporting.woken == 1
 
 
 def test_metrics_of_the_monitors_are_reported(reporting):
