@@ -152,6 +152,11 @@ class Agent:
     # -- while it runs ----------------------------------------------------------------------------
 
     @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns whose progress is reported."""
+        return [turn for loop in self._node.loops for turn in loop.turns]
+
+    @property
     def vital_turns(self) -> Sequence[Turn]:
         """The turns whose progress the watchdog checks."""
         return [*self._node.vital_turns, *self._rpc.turns]

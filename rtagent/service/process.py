@@ -146,6 +146,11 @@ class Program(Protocol):
     """What a daemon serves. The main thread makes these calls."""
 
     @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns whose progress is reported."""
+        ...
+
+    @property
     def vital_turns(self) -> Sequence[Turn]:
         """The turns whose progress the watchdog checks."""
         ...
@@ -204,7 +209,7 @@ class Process:
 
     def _serve(self, program: Program) -> None:
         limit, liveness = self._notifier.watchdog_seconds or HUNG, self._context.liveness
-        liveness.watch(program.vital_turns, limit)
+        liveness.watch(program.vital_turns, limit, program.turns)
         watchdog = Watchdog(liveness, self._notifier, self._context.telemetry)
         while (event := self._context.events.get(TICK)) != STOP:
             if isinstance(event, RtAgentError):

@@ -132,8 +132,7 @@ class SchedulerService:
 
     def _add_sections(self) -> None:
         """Add what the state report shows of a scheduler."""
-        loops = [*self._loops.values(), self._probe]
-        report, turns = self._context.report, [turn for loop in loops for turn in loop.turns]
+        report, turns = self._context.report, self.turns
         report.add("Status", lambda: [self.status()])
         report.add("Calls in flight", lambda: [str(self._in_flight)])
         report.add(
@@ -248,6 +247,12 @@ class SchedulerService:
         return {"aggregates-in-placement": mirrored.turn}
 
     # -- Program ----------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns whose progress is reported."""
+        loops = [*self._loops.values(), self._probe]
+        return [turn for loop in loops for turn in loop.turns]
 
     @property
     def vital_turns(self) -> Sequence[Turn]:

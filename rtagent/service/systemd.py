@@ -28,16 +28,19 @@ class Liveness:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turns: Sequence[Turn] = ()
+        self._others: Sequence[Turn] = ()
         self._limit = math.inf
         self._beaten = clock.monotonic()
 
-    def watch(self, turns: Sequence[Turn], limit: float) -> None:
+    def watch(self, turns: Sequence[Turn], limit: float, others: Sequence[Turn] = ()) -> None:
         """Check these turns from now on, and the thread that calls `beat`.
 
         :param limit: one that is overdue for more seconds counts as hung.
+        :param others: turns without which the process still does what matters.
         """
         self.beat()
         self._turns, self._limit = tuple(turns), limit
+        self._others = tuple(turn for turn in others if turn not in turns)
 
     def beat(self) -> None:
         """Note that the main thread makes progress."""
@@ -45,9 +48,16 @@ class Liveness:
 
     def hung(self) -> tuple[str, ...]:
         """Return what hangs, and for how long: ``audit for 312 s``."""
+        return self._too_long(self.overdue())
+
+    def others_hung(self) -> tuple[str, ...]:
+        """Return which of the others hang, or wait for one that does, in the same way."""
+        return self._too_long({turn.name: turn.overdue for turn in self._others})
+
+    def _too_long(self, overdue: Mapping[str, float]) -> tuple[str, ...]:
         return tuple(
             f"{name} for {seconds:.0f} s"
-            for name, seconds in self.overdue().items()
+            for name, seconds in overdue.items()
             if seconds > self._limit
         )
 
@@ -122,10 +132,11 @@ class Watchdog:
         self._reporter = reporter.named(__name__)
 
     def check(self) -> None:
-        """Feed the watchdog, or report the threads that hang."""
+        """Feed the watchdog unless a vital turn hangs. Report what hangs."""
         self._liveness.beat()
-        if hung := self._liveness.hung():
-            self._reporter.health(WATCHDOG, "fail", f"no progress: {', '.join(hung)}")
-        else:
-            self._reporter.health(WATCHDOG, "pass")
+        hung, others = self._liveness.hung(), self._liveness.others_hung()
+        status = "fail" if hung else "warn" if others else "pass"
+        why = f"no progress: {', '.join((*hung, *others))}" if hung or others else ""
+        self._reporter.health(WATCHDOG, status, why)
+        if not hung:
             self._notifier.alive()

@@ -18,7 +18,7 @@ def test_watchdog_is_fed_while_there_is_progress_and_names_a_loop_that_hangs(wor
     turns, notifier = Turns(), CountingNotifier()
     loop = Loop("work", turns, world.clock, world.notes)
     liveness = Liveness(world.clock)
-    liveness.watch(loop.turns, 30.0)
+    liveness.watch(loop.turns, 30.0, loop.turns)
     watchdog = Watchdog(liveness, notifier, world.notes)
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
@@ -35,3 +35,13 @@ def test_watchdog_is_fed_while_there_is_progress_and_names_a_loop_that_hangs(wor
     loop.ask_to_stop()
     turns.may_end.release()
     assert loop.stop(PATIENCE)
+
+
+def test_watchdog_is_fed_although_a_turn_hangs_that_nothing_depends_on(world):
+    notifier, liveness = CountingNotifier(), Liveness(world.clock)
+    loop = Loop("turns", Turns(), world.clock, world.notes)  # never runs
+    liveness.watch([], 30.0, loop.turns)
+    watchdog = Watchdog(liveness, notifier, world.notes)
+    world.clock.advance(31.0)
+    watchdog.check()
+    assert (notifier.fed, world.notes.parts["watchdog"]) == (1, "warn: no progress: turns for 31 s")
