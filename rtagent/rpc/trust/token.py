@@ -76,9 +76,9 @@ def sign(name: str, key: Ed25519PrivateKey, claims: CallClaims | ReplyClaims) ->
     from jwt import api_jws
 
     # Errors quote what callers have sent, also text that is not valid Unicode, and other values.
-    payload = json.dumps(msgspec.structs.asdict(claims), default=str).encode()
+    text = json.dumps(msgspec.structs.asdict(claims), default=str, ensure_ascii=False)
     headers = {"kid": name, "typ": _TYPES[type(claims)]}
-    return api_jws.encode(payload, key, algorithm=_ALGORITHM, headers=headers)
+    return api_jws.encode(text.encode(errors="replace"), key, _ALGORITHM, headers)
 
 
 def key_name(token: str) -> str:
@@ -88,9 +88,10 @@ def key_name(token: str) -> str:
     """
     from jwt import InvalidTokenError, api_jws
 
-    try:
-        name = api_jws.get_unverified_header(token).get("kid")
-    except (InvalidTokenError, RecursionError) as error:
+    header, _, _ = token.partition(".")
+    try:  # without the rest, which `proved` decodes: PyJWT needs 0.1 ms for 1000 characters
+        name = api_jws.get_unverified_header(f"{header}..").get("kid")
+    except InvalidTokenError as error:
         raise ValueError(str(error)) from error
     if not isinstance(name, str):
         raise ValueError("it names no key")
@@ -106,7 +107,7 @@ def proved(token: str, key: Ed25519PublicKey, type_: type[_T]) -> _T:
         if found["header"].get("typ") != _TYPES[type_]:
             raise ValueError("it is for another purpose")
         claims: _T = _decoders[type_].decode(found["payload"])
-    except (InvalidTokenError, msgspec.MsgspecError) as error:
+    except (InvalidTokenError, msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return claims
 
