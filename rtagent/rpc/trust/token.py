@@ -124,7 +124,7 @@ def arguments_digest(document: Mapping[str, Any]) -> str:
         except TypeError:  # a key is a number, which the receiver gets as text
             primitives = _decode(msgspec.json.encode(document))
             encoded = msgspec.json.encode(primitives, order="sorted")
-    except (TypeError, OverflowError, UnicodeEncodeError, msgspec.MsgspecError) as exc:
+    except (TypeError, OverflowError, RecursionError, ValueError, msgspec.MsgspecError) as exc:
         raise ValueError(str(exc)) from exc
     if b"null" in encoded and not _is_finite(document):
         raise ValueError("a number is infinite, or is not a number (NaN)")
