@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,11 +173,16 @@ def raise_claim_not_found(context: object, arguments: object) -> Any:
     raise ClaimNotFound(claim_uuid="x")
 
 
-def forged(name: str, context: dict[str, Any], arguments: dict[str, Any]) -> str:
+def forged(name: str, context: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
     """A reply to this call, by another key of this name."""
-    digest, nonce = arguments_digest(arguments), context["reply_nonce"]
-    said = ReplyClaims(aud=AGENT, method="get_claim", digest=digest, nonce=nonce)
-    return PrivateKey.generate(name).token(said)
+    said = ReplyClaims(
+        aud=AGENT,
+        method="get_claim",
+        digest=arguments_digest(arguments),
+        nonce=context["reply_nonce"],
+        body=hashlib.sha256(b"{}").hexdigest(),
+    )
+    return {"token": PrivateKey.generate(name).token(said), "body": "{}"}
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_each_part_of_a_token_counts(server: Server, forge: Callable[[str], str]
 
 
 def test_token_of_a_reply_is_none_of_a_call(server: Server):
-    said = ReplyClaims(aud="rtagent.host-1", method=METHOD, digest="", nonce="")
+    said = ReplyClaims(aud="rtagent.host-1", method=METHOD, digest="", nonce="", body="")
     context = server.context()
     context.proof = Proof(signature=server.key.token(said))
     assert "it is not that of the key nova" in server.refusal(context).message

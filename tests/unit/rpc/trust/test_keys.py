@@ -142,7 +142,7 @@ def test_private_key_signs_for_its_name(tmp_path: Path):
     made = files.add("nova", "conductor")
     key = read_private_key(str(files.file("nova")))
     assert (key.name, key.public_key) == ("nova", made.public_key)
-    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", reply={"a": 1})
+    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", body="")
     _, public = read_ring(str(files.path)).get("nova") or pytest.fail("no key")
     assert proved(key.token(said), public, ReplyClaims) == said
 

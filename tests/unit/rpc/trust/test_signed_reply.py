@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jwt
 import pytest
 from msgspec.structs import replace
 from oslo_config import cfg
@@ -19,14 +18,15 @@ from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import Credentials
 from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, SignedReplies, verified
-from rtagent.rpc.trust.token import REPLY, CallClaims, ReplyClaims, arguments_digest
+from rtagent.rpc.trust.token import CallClaims, ReplyClaims, arguments_digest
 from tests.support.trust import KeyFiles
 
 ARGUMENTS = {"claim_uuid": "x"}
 EXPECTED = Expected(
     topic=AGENT, host="cn1", method="get_claim", digest=arguments_digest(ARGUMENTS), nonce="1"
 )
-SAID = ReplyClaims(aud=AGENT, method="get_claim", digest=EXPECTED.digest, nonce="1")
+BODY = '{"reply": 1}'
+SAID = EXPECTED.claims(BODY.encode())
 CALL = CallClaims(aud=AGENT, method="get_claim", digest=EXPECTED.digest, nonce="1", iat=0, jti="")
 
 
@@ -71,26 +71,34 @@ def test_reply_is_that_of_the_server(files: KeyFiles, reply: object):
     assert verified(credentials(files, "nova"), EXPECTED, signed(files, lambda: reply)) == reply
 
 
-def deep(files: KeyFiles) -> str:
-    """A token by a key that the caller knows, with more levels than its stack has room for."""
-    key = jwt.PyJWK.from_json(files.file("nova").read_text()).key
-    payload = b'{"reply": ' + b"[" * 10_000 + b"]" * 10_000 + b"}"
-    return jwt.api_jws.encode(payload, key, "EdDSA", {"kid": "nova", "typ": REPLY})
+Forge = Callable[[KeyFiles], Any]
 
 
-def by(name: str, claims: CallClaims | ReplyClaims = SAID) -> Callable[[KeyFiles], str]:
-    return lambda files: read_private_key(str(files.file(name))).token(claims)
+def reply(key: PrivateKey, claims: CallClaims | ReplyClaims = SAID, body: str = BODY) -> Any:
+    return {"token": key.token(claims), "body": body}
+
+
+def by(name: str, claims: CallClaims | ReplyClaims = SAID, body: str = BODY) -> Forge:
+    """Makes a reply by a key that the caller knows."""
+    return lambda files: reply(read_private_key(str(files.file(name))), claims, body)
+
+
+def body(text: str) -> Forge:
+    """Makes a reply by the server itself."""
+    return by("cn1", EXPECTED.claims(text.encode()), text)
 
 
 @pytest.mark.parametrize(
     "forge, reason",
     [
         (lambda files: {"uuid": "x"}, "it is not signed"),
-        (lambda files: "\ud800..", "it is not signed"),
-        (lambda files: by("cn1")(files).rpartition(".")[0] + ".", "not that of the key cn1 for"),
-        (lambda files: PrivateKey.generate("cn1").token(SAID), "not that of the key cn1 for this"),
-        (lambda files: PrivateKey.generate("eve").token(SAID), "does not have the key that it"),
-        (deep, "not that of the key nova for this call"),
+        (lambda files: {"token": "\ud800..", "body": BODY}, "it is not signed"),
+        (lambda files: {**by("cn1")(files), "body": "\ud800"}, "it is not signed"),
+        (lambda files: reply(PrivateKey.generate("cn1")), "not that of the key cn1 for this call"),
+        (lambda files: reply(PrivateKey.generate("eve")), "does not have the key that it names"),
+        (by("cn1", body='{"reply": 2}'), "not that of the key cn1 for this call"),
+        (body('{"reply": ' + "[" * 10_000), "its body is malformed"),
+        (body('{"reply": NaN}'), "its body is malformed: JSON is malformed: invalid character"),
         (by("cn1", CALL), "not that of the key cn1 for this call"),
         (by("cn1", replace(SAID, nonce="2")), "not that of the key cn1 for this call"),
         (by("cn1", replace(SAID, digest="")), "not that of the key cn1 for this call"),
@@ -100,11 +108,11 @@ def by(name: str, claims: CallClaims | ReplyClaims = SAID) -> Callable[[KeyFiles
         (by("nova"), "the key nova does not have the role agent"),
     ],
     ids=[
-        *("plain", "text", "unsigned", "another key", "unknown key", "deep", "call"),
+        *("plain", "token", "text", "another key", "unknown key", "body", "deep", "number", "call"),
         *("nonce", "arguments", "method", "topic", "host", "role"),
     ],
 )
-def test_other_replies_are_refused(files: KeyFiles, forge: Callable[[KeyFiles], Any], reason: str):
+def test_other_replies_are_refused(files: KeyFiles, forge: Forge, reason: str):
     with pytest.raises(ReplyNotVerified) as refused:
         verified(credentials(files, "nova"), EXPECTED, forge(files))
     assert reason in refused.value.message
