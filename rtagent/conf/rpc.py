@@ -30,9 +30,8 @@ again. Unset: no signature is accepted.
         "signing_key",
         mutable=True,
         help="""
-The file with the private key that signs the calls and the replies of this program, a JSON Web Key,
-as ``rtagent key generate`` writes it. Other users must not be able to read it. Unset: calls are not
-signed.
+The JSON Web Key with which this program signs its calls and its replies, as ``rtagent key
+generate`` writes it. Other users must not be able to read the file. Unset: calls are not signed.
 """,
     ),
     cfg.FloatOpt(

@@ -85,10 +85,12 @@ class Authentication:
         # costs no more than any call that is refused.
         try:
             said = proved(proof.signature, public, CallClaims)
-        except ValueError:
-            said = None
-        if said is None or (said.method, said.digest, said.nonce) != (method, digest, proof.nonce):
-            raise _invalid(method, f"it is not that of the key {name} for this call", name)
+            for claim, value in (("method", method), ("digest", digest), ("nonce", proof.nonce)):
+                if getattr(said, claim) != value:
+                    raise ValueError(f"its {claim} differs")
+        except ValueError as error:
+            reason = f"it is not that of the key {name} for this call: {error}"
+            raise _invalid(method, reason, name) from None
         self._check_server(said, name)
         self._check_time(said, name, window)
         if why := entry.why_unusable(self._clock.now()):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,7 @@ COORDINATE = r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"
 #: The size of a file in bytes: that of some 15 000 keys.
 MAX_SIZE = 2**22
 _Time = Annotated[datetime, Meta(tz=True)]
+_REMEDY = "compare it with what rtagent key generate writes"
 
 
 class PublicKey(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,10 +64,10 @@ class PublicKey(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _KeySet(Struct, frozen=True):
-    keys: tuple[PublicKey, ...]
+    keys: tuple[dict[str, Any], ...]
 
 
-_key_sets = Converter(_KeySet)
+_key_sets, _keys = Converter(_KeySet), Converter(PublicKey)
 
 
 class KeyRing:
@@ -124,14 +126,26 @@ def _parsed(text: str) -> tuple[PublicKey, ...]:
 
     :raises ValueError: it names the key, the member and the rule.
     """
-    document = json_of(text)
     try:
-        keys = _key_sets.convert(document).keys
-    except (msgspec.ValidationError, UnicodeEncodeError) as exc:
-        raise ValueError(f"is not a set of Ed25519 keys: {exc}") from exc
+        members = _key_sets.convert(json_of(text)).keys
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise ValueError(f"is not a JSON Web Key Set: {exc}; {_REMEDY}") from exc
+    keys = tuple(_key(number, key) for number, key in enumerate(members, 1))
     for problem in _problems(keys):
         raise ValueError(problem)
     return keys
+
+
+def _key(number: int, members: Mapping[str, Any]) -> PublicKey:
+    """Return a key. :raises ValueError: it names the key, the member and the rule."""
+    name = members.get("kid")
+    shown = name if isinstance(name, str) and is_name(name) else f"number {number}"
+    if "d" in members:
+        raise ValueError(f"key {shown}: d: this is the secret: remove it, and replace the key")
+    try:
+        return _keys.convert(members)
+    except (msgspec.ValidationError, UnicodeEncodeError) as exc:
+        raise ValueError(f"key {shown}: is not an Ed25519 key: {exc}; {_REMEDY}") from exc
 
 
 def json_of(text: str) -> Any:
@@ -142,14 +156,15 @@ def json_of(text: str) -> Any:
     def once(members: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(members)
         if len(found) < len(members):
-            raise ValueError("a member occurs twice in an object")
+            twice, _ = Counter(name for name, _ in members).most_common(1)[0]
+            raise ValueError(f"an object has the member {twice[:64]!r} twice: remove one")
         return found
 
     try:
         return json.loads(text, object_pairs_hook=once)
     except RecursionError:
         raise ValueError("is not JSON: it has too many levels") from None
-    except ValueError as exc:
+    except json.JSONDecodeError as exc:
         raise ValueError(f"is not JSON: {exc}") from exc
 
 
@@ -168,7 +183,7 @@ def read_file(path: str | Path, most: int) -> tuple[int, str]:
 
 def keys_text(keys: Sequence[PublicKey]) -> str:
     """Return the text of a keys file."""
-    return msgspec.json.format(msgspec.json.encode(_KeySet(tuple(keys)))).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode({"keys": keys})).decode() + "\n"
 
 
 def refused(path: str, rule: str) -> ConfigError:
@@ -184,6 +199,9 @@ def _problems(keys: Iterable[PublicKey]) -> Iterator[str]:
             yield f"key {key.name}: kid: another key has it, too: rename or remove one"
         if unknown := [role for role in key.roles if role not in ROLES]:
             yield f"key {key.name}: roles: {unknown[0][:64]!r} is none of {', '.join(ROLES)}"
+        if key.not_before.utcoffset() or key.not_after.utcoffset():  # some have none in UTC
+            rule = "must be in UTC, such as 2026-01-31T00:00:00Z"
+            yield f"key {key.name}: not_before, not_after: {rule}"
         if key.not_after <= key.not_before:
             yield f"key {key.name}: not_after: must be later than not_before"
         if (_AGENT in key.roles) != (key.host is not None):

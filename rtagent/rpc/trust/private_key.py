@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,9 +16,6 @@ from rtagent.model.base import Value
 from rtagent.model.converter import Converter
 from rtagent.rpc.trust.keys import COORDINATE, NAME, PublicKey, json_of, read_file
 from rtagent.rpc.trust.token import CallClaims, ReplyClaims, sign
-
-if TYPE_CHECKING:  # see `keys`
-    pass
 
 #: The size of a file in bytes.
 MAX_SIZE = 2**16

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
+import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from oslo_context.context import RequestContext
 
@@ -80,7 +84,8 @@ def test_signed_call_is_of_its_key_whatever_the_context_says(server: Server):
 )
 def test_each_signed_field_counts(server: Server, field: str, value: str):
     refused = server.refusal(server.context(**{field: value}))
-    assert refused.kwargs["reason"] == "it is not that of the key nova for this call"
+    reason = f"it is not that of the key nova for this call: its {field} differs"
+    assert refused.kwargs["reason"] == reason
     assert refused.kwargs["key"] == "nova"
 
 
@@ -134,7 +139,7 @@ def test_each_part_of_a_token_counts(server: Server, forge: Callable[[str], str]
 
 
 def test_token_of_a_reply_is_none_of_a_call(server: Server):
-    said = ReplyClaims(aud="rtagent.host-1", method=METHOD, digest="", nonce="")
+    said = ReplyClaims(aud="rtagent.host-1", method=METHOD, digest="", nonce="", body="")
     context = server.context()
     context.proof = Proof(signature=server.key.token(said))
     assert "it is not that of the key nova" in server.refusal(context).message
@@ -154,6 +159,18 @@ def test_malformed_signature_is_refused(server: Server, signature: str):
     assert server.refusal(context).kwargs["reason"] == "it, or an argument, is malformed"
 
 
+def deep(levels: int) -> list[Any]:
+    document: list[Any] = []
+    for _ in range(levels):
+        document = [document]
+    return document
+
+
+def test_arguments_with_too_many_levels_are_refused(server: Server):
+    refused = server.refusal(server.context(), n=deep(10_000))
+    assert refused.kwargs["reason"] == "it, or an argument, is malformed"
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf], ids=str)
 def test_number_that_is_none_does_not_count_as_null(server: Server, number: float):
     null, changed = {"limit": [{"a": None}]}, {"limit": [{"a": number}]}
@@ -161,6 +178,36 @@ def test_number_that_is_none_does_not_count_as_null(server: Server, number: floa
     assert server.caller(context, **null).proved
     refused = server.refusal(context, **changed)
     assert refused.kwargs["reason"] == "it, or an argument, is malformed"
+
+
+def by_pyjwt(key: dict[str, str], arguments: dict[str, Any], **more: object) -> str:
+    """A token as the documentation describes it, without any code of this project."""
+    text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    claims = {
+        "aud": "rtagent.host-1",
+        "method": METHOD,
+        "digest": hashlib.sha256(text.encode()).hexdigest(),
+        "nonce": "",
+        "iat": int(time.time()),
+        "jti": str(uuid.uuid4()),
+    }
+    headers = {"kid": key["kid"], "typ": "rtagent-call+jwt"}
+    return jwt.encode({**claims, **more}, jwt.PyJWK(key).key, "EdDSA", headers)
+
+
+def test_another_program_can_sign_as_the_documentation_says(server: Server):
+    key = json.loads(server.files.file("nova").read_text())
+    context, arguments = (
+        server.context(),
+        {**DOCUMENT, "b": "ü\u2028/\x7f", "a": {"z": 1.5, "c": 2}},
+    )
+    context.proof = Proof(signature=by_pyjwt(key, arguments))
+    assert server.authentication(context, METHOD, arguments).name == "nova"
+    context.proof = Proof(signature=by_pyjwt(key, arguments, exp=0))
+    with pytest.raises(
+        SignatureInvalid, match="for this call: Object contains unknown field `exp`"
+    ):
+        server.authentication(context, METHOD, arguments)
 
 
 def test_call_for_another_server_is_refused(server: Server):

@@ -13,7 +13,7 @@ from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
 from rtagent.rpc.trust.token import ReplyClaims, proved
 from tests.support.trust import KeyFiles
 
-PUBLIC = PrivateKey.generate("any").public_key
+PUBLIC, OTHER = (PrivateKey.generate("any").public_key for _ in range(2))
 GOOD = {
     "kid": "nova",
     "kty": "OKP",
@@ -50,29 +50,37 @@ def test_written_keys_are_read_again(tmp_path: Path):
 @pytest.mark.parametrize(
     "changed, rule",
     [
-        ({"kid": "a b"}, "matching regex '^[A-Za-z0-9._-]{1,64}\\\\Z' - at `$.keys[0].kid`"),
-        ({"x": "AAAA"}, "- at `$.keys[0].x`"),
-        ({"x": ["x"]}, "Expected `str`, got `array` - at `$.keys[0].x`"),
-        ({"x": None}, "Object missing required field `x` - at `$.keys[0]`"),
-        ({"x": PUBLIC[:-1] + "B"}, "- at `$.keys[0].x`"),
-        ({"kty": "EC"}, "Invalid enum value 'EC' - at `$.keys[0].kty`"),
-        ({"roles": ["admin"]}, "key nova: roles: 'admin' is none of reader, conductor,"),
-        ({"roles": []}, "Expected `array` of length >= 1 - at `$.keys[0].roles`"),
-        ({"roles": "reader"}, "Expected `array`, got `str` - at `$.keys[0].roles`"),
-        ({"not_before": "yesterday"}, "Invalid RFC3339 encoded datetime - at `$.keys[0].not_bef"),
+        ({"kid": "a b"}, "key number 2: is not an Ed25519 key: Expected `str` matching regex"),
+        ({"kid": None}, "key number 2: is not an Ed25519 key: Object missing required field `kid`"),
+        ({"x": "AAAA"}, "- at `$.x`"),
+        ({"x": ["x"]}, "key eve: is not an Ed25519 key: Expected `str`, got `array` - at `$.x`"),
+        ({"x": None}, "Object missing required field `x`; compare it with what rtagent key"),
+        ({"x": PUBLIC[:-1] + "B"}, "- at `$.x`"),
+        ({"kty": "EC"}, "Invalid enum value 'EC' - at `$.kty`"),
+        ({"roles": ["admin"]}, "key eve: roles: 'admin' is none of reader, conductor,"),
+        ({"roles": []}, "Expected `array` of length >= 1 - at `$.roles`"),
+        ({"roles": "reader"}, "Expected `array`, got `str` - at `$.roles`"),
+        ({"not_before": "yesterday"}, "Invalid RFC3339 encoded datetime - at `$.not_before`"),
         ({"not_before": "2026-01-01T00:00:00"}, "Expected `datetime` with a timezone component"),
-        ({"not_after": "2026-02-30T00:00:00Z"}, "Invalid RFC3339 encoded datetime - at `$.keys["),
-        ({"not_after": GOOD["not_before"]}, "key nova: not_after: must be later than not_before"),
+        (
+            {"not_after": "2026-02-30T00:00:00Z"},
+            "Invalid RFC3339 encoded datetime - at `$.not_after`",
+        ),
+        ({"not_after": "9999-12-31T23:59:59-01:00"}, "key eve: not_before, not_after: must be in"),
+        ({"not_before": "0001-01-01T00:00:00+01:00"}, "such as 2026-01-31T00:00:00Z"),
+        ({"d": PUBLIC}, "key eve: d: this is the secret: remove it, and replace the key"),
+        ({"not_after": GOOD["not_before"]}, "key eve: not_after: must be later than not_before"),
         ({"roles": ["agent"]}, "host: a key with the role agent must have it, and no other key"),
         ({"host": "cn1"}, "host: a key with the role agent must have it, and no other key"),
-        ({"roles": ["agent"], "host": "a b"}, "- at `$.keys[0].host`"),
+        ({"roles": ["agent"], "host": "a b"}, "- at `$.host`"),
     ],
 )
 def test_mistake_in_a_key_names_path_key_member_and_rule(
     tmp_path: Path, changed: dict[str, object], rule: str
 ):
     path = tmp_path / "keys.json"
-    message = refusal(path, f'{{"keys": [{entry(**changed)}]}}')
+    text = entry(**{"kid": "eve", "x": OTHER, **changed})
+    message = refusal(path, f'{{"keys": [{entry()}, {text}]}}')
     assert rule in message
     assert f"[rpc] keys_file = {path}" in message
 
@@ -90,8 +98,14 @@ def test_mistake_in_a_key_names_path_key_member_and_rule(
             f'{{"keys": [{entry()}, {entry(kid="other")}]}}',
             "key other: x: the key nova has it, too",
         ),
-        (f'{{"keys": [{entry()}], "keys": []}}', "a member occurs twice in an object"),
-        (f'{{"keys": [{entry()[:-1]}, "roles": ["operator"]}}]}}', "a member occurs twice"),
+        (
+            f'{{"keys": [{entry()}], "keys": []}}',
+            "an object has the member 'keys' twice: remove one",
+        ),
+        (
+            f'{{"keys": [{entry()[:-1]}, "roles": ["operator"]}}]}}',
+            "the member 'roles' twice: remove one",
+        ),
         ('{"keys": ' + "[" * 1_000_000, "is not JSON: it has too many levels"),
         ("#" * (MAX_SIZE + 1), f"cannot be read: it has more than {MAX_SIZE} bytes"),
     ],
@@ -128,7 +142,7 @@ def test_private_key_signs_for_its_name(tmp_path: Path):
     made = files.add("nova", "conductor")
     key = read_private_key(str(files.file("nova")))
     assert (key.name, key.public_key) == ("nova", made.public_key)
-    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", reply={"a": 1})
+    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", body="")
     _, public = read_ring(str(files.path)).get("nova") or pytest.fail("no key")
     assert proved(key.token(said), public, ReplyClaims) == said
 
