@@ -18,9 +18,8 @@ from oslo_upgradecheck.upgradecheck import UPGRADE_CHECK_MSG_MAP, Code, Result, 
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.cells import safe
 from rtagent.cmd.client import Client
-from rtagent.conf.not_honoured import not_honoured
 from rtagent.conf.settings import Settings
-from rtagent.conf.unknown import deprecated, unknown
+from rtagent.conf.unknown import deprecated, not_honoured, unknown
 from rtagent.db import durability, migrate
 from rtagent.db.engine import open_existing
 from rtagent.db.node_records import SqlNodes
