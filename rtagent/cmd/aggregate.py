@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
 from rtagent.cmd.claim_request import pair
 from rtagent.cmd.output import KeyValues, Lines
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.errors import AggregateConflict, AggregateNotFound
 
-COLUMNS = ("name", "uuid", "metadata", "hosts")
+_COLUMNS = columns("name", "uuid", "metadata", "hosts", metadata=KeyValues, hosts=Lines)
 
 
 class AggregateList(List):
@@ -24,7 +23,7 @@ class AggregateList(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         aggregates = self.app.client.call_scheduler("get_aggregates")["aggregates"]
-        return COLUMNS, map(_cells, aggregates)
+        return rows(_COLUMNS, aggregates)
 
 
 class AggregateCreate(Show):
@@ -40,7 +39,7 @@ class AggregateCreate(Show):
         aggregate = self.app.client.call_scheduler(
             "create_aggregate", str(uuid.uuid4()), parsed_args.name, _metadata(parsed_args)
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateSet(Show):
@@ -70,7 +69,7 @@ class AggregateSet(Show):
         aggregate = self.app.client.call_scheduler(
             "set_aggregate", parsed_args.aggregate, name=parsed_args.name, metadata=metadata
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateAddHost(Show):
@@ -83,7 +82,7 @@ class AggregateAddHost(Show):
         aggregate = self.app.client.call_scheduler(
             "add_host_to_aggregate", parsed_args.aggregate, parsed_args.host
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateRemoveHost(Show):
@@ -96,7 +95,7 @@ class AggregateRemoveHost(Show):
         aggregate = self.app.client.call_scheduler(
             "remove_host_from_aggregate", parsed_args.aggregate, parsed_args.host
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateDelete(Action):
@@ -153,13 +152,6 @@ def _metadata(args: argparse.Namespace) -> dict[str, str]:
     if len(metadata) < len(pairs):
         raise _invalid("--property", "has a key twice")
     return metadata
-
-
-def _cells(aggregate: Mapping[str, Any]) -> tuple[Any, ...]:
-    cells = {"metadata": KeyValues, "hosts": Lines}
-    return tuple(
-        cells[name](aggregate[name]) if name in cells else aggregate[name] for name in COLUMNS
-    )
 
 
 def _invalid(path: str, message: str) -> InvalidRequest:
