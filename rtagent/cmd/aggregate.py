@@ -6,10 +6,20 @@ import argparse
 import uuid
 from collections.abc import Sequence
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
+from rtagent.cmd.base import (
+    Action,
+    List,
+    Row,
+    Rows,
+    Show,
+    columns,
+    invalid,
+    row,
+    rows,
+    with_dry_run,
+)
 from rtagent.cmd.claim_request import pair
 from rtagent.cmd.output import KeyValues, Lines
-from rtagent.errors import InvalidRequest
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.errors import AggregateConflict, AggregateNotFound
 
@@ -62,10 +72,14 @@ class AggregateSet(Show):
         metadata: dict[str, str | None] = {**_metadata(parsed_args)}
         for key in parsed_args.unset:
             if key in metadata:
-                raise _invalid(f"--unset {key}", "is set by another option: leave one of them out")
+                raise invalid(
+                    "aggregate", f"--unset {key}", "is set by another option: leave one of them out"
+                )
             metadata[key] = None
         if not metadata and parsed_args.name is None:
-            raise _invalid("aggregate", "changes nothing: use --name, --property or --unset")
+            raise invalid(
+                "aggregate", "aggregate", "changes nothing: use --name, --property or --unset"
+            )
         aggregate = self.app.client.call_scheduler(
             "set_aggregate", parsed_args.aggregate, name=parsed_args.name, metadata=metadata
         )
@@ -150,9 +164,5 @@ def _metadata(args: argparse.Namespace) -> dict[str, str]:
         pairs = [*pairs, (ZONE, args.zone)]
     metadata = dict(pairs)
     if len(metadata) < len(pairs):
-        raise _invalid("--property", "has a key twice")
+        raise invalid("aggregate", "--property", "has a key twice")
     return metadata
-
-
-def _invalid(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="aggregate", errors=[{"path": path, "message": message}])

@@ -17,6 +17,7 @@ from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
 from rtagent.cmd.rtagent import Shell, Strict
+from rtagent.errors import InvalidRequest
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
@@ -165,6 +166,14 @@ class PlainText(SingleFormatter):
         for value in data:
             text = value.human_readable() if isinstance(value, FormattableColumn) else str(value)
             stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def invalid(method: str, path: str, message: str) -> InvalidRequest:
+    """Return the refusal of an argument. :param method: the command, or the method that it calls.
+
+    :param path: the option, or a place in a file.
+    """
+    return InvalidRequest(method=method, errors=[{"path": path, "message": message}])
 
 
 def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:

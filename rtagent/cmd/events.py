@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rtagent.api.event_stream import EventStream
-from rtagent.cmd.base import List, Rows
+from rtagent.cmd.base import List, Rows, invalid
 from rtagent.cmd.cells import safe
 from rtagent.cmd.output import timestamp
-from rtagent.errors import AgentUnreachable, InvalidRequest, RtAgentError
+from rtagent.errors import AgentUnreachable, RtAgentError
 from rtagent.model.event import parse_event_id
 from rtagent.model.printable import printable
 
@@ -120,13 +120,11 @@ class Events(List):
     def _check(self, parsed_args: argparse.Namespace) -> None:
         """:raises InvalidRequest: an argument is wrong, or they contradict each other."""
         if parsed_args.after and parse_event_id(parsed_args.after) is None:
-            raise _mistake("--after", "must be the id of an event, such as 3-120")
+            raise invalid("events", "--after", "must be the id of an event, such as 3-120")
         if parsed_args.follow and self.app.options.offline:
-            raise _mistake("--offline", "cannot be used with --follow, which needs the agent")
-
-
-def _mistake(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="events", errors=[{"path": path, "message": message}])
+            raise invalid(
+                "events", "--offline", "cannot be used with --follow, which needs the agent"
+            )
 
 
 def _number(text: str) -> int:

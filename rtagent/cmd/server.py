@@ -16,7 +16,18 @@ import msgspec
 from oslo_context.context import RequestContext
 
 from rtagent.cmd import server_request
-from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
+from rtagent.cmd.base import (
+    Action,
+    List,
+    Row,
+    Rows,
+    Show,
+    columns,
+    invalid,
+    row,
+    rows,
+    with_dry_run,
+)
 from rtagent.cmd.client import Client
 from rtagent.cmd.exit_codes import Exit, exit_code
 from rtagent.cmd.output import KeyValues, OrEmpty, timestamp
@@ -26,7 +37,7 @@ from rtagent.conductor.opening import open_conductor, open_records
 from rtagent.conductor.operations import TABLES
 from rtagent.conductor.progress import progress_of
 from rtagent.embedded import SystemClock
-from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.errors import RtAgentError
 from rtagent.model.server import Server, ServerOperation
 from rtagent.rpc.roles import CONDUCTOR
 
@@ -177,8 +188,7 @@ class ServerDelete(Action, Working):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         reason = parsed_args.reason
         if parsed_args.force != (reason is not None):
-            mistake = {"path": "--reason", "message": "give --force and --reason together"}
-            raise InvalidRequest(method="server delete", errors=[mistake])
+            raise invalid("server delete", "--reason", "give --force and --reason together")
         if parsed_args.dry_run:
             self._show(parsed_args.server, parsed_args.force)
             return
@@ -317,8 +327,7 @@ def find(servers: Sequence[Server], wanted: str) -> Server:
     found = found or [each for each in servers if wanted == each.name]
     if len(found) > 1:
         uuids = ", ".join(each.uuid for each in found)
-        mistake = {"path": "SERVER", "message": f"several servers have this name: {uuids}"}
-        raise InvalidRequest(method="server", errors=[mistake])
+        raise invalid("server", "SERVER", f"several servers have this name: {uuids}")
     if not found:
         raise ServerNotFound(server_uuid=wanted)
     return found[0]
