@@ -14,10 +14,9 @@ from oslo_config import cfg
 
 from rtagent.api.address import parse_client
 from rtagent.api.client import REMEDY, ReadClient
-from rtagent.cmd.base import invalid
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings
-from rtagent.errors import ConfigError, IdentityError
+from rtagent.errors import ConfigError, IdentityError, InvalidRequest
 from rtagent.identity.machine import ComputeId
 
 if TYPE_CHECKING:
@@ -134,7 +133,8 @@ class Client:
     def refuse_host(self, rule: str) -> None:
         """:raises InvalidRequest: ``--host`` is given, which the command cannot use."""
         if self.options.host is not None:
-            raise invalid("this command", "--host", rule)
+            errors = [{"path": "--host", "message": rule}]
+            raise InvalidRequest(method="this command", errors=errors)
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of `rtagent.rpc.client.AgentAPI` and return its reply.
@@ -153,7 +153,8 @@ class Client:
         self.refuse_host("names an agent, and the scheduler answers this: leave it out")
         if self.options.offline:
             rule = "reads a database, which does not have this: leave it out"
-            raise invalid(" ".join(segments), "--offline", rule)
+            errors = [{"path": "--offline", "message": rule}]
+            raise InvalidRequest(method=" ".join(segments), errors=errors)
         address = self.options.socket
         if address is None:
             address = self.settings.scheduler.api_address
