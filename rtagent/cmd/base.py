@@ -36,7 +36,7 @@ def columns(*fields: str, default: Cell = lambda value: value, **kinds: Cell) ->
         field that is absent, or a part of what is absent, is None.
     :param default: makes the cell of a field's value. :param kinds: the same, by column.
     """
-    named = ((name, path or name) for name, _, path in (each.partition("=") for each in fields))
+    named = ((name, path or name) for name, _, path in (text.partition("=") for text in fields))
     return {name: _cell(path.split("."), kinds.get(name, default)) for name, path in named}
 
 

@@ -52,7 +52,7 @@ class _Declared:
 @cache
 def options(group: type[Group]) -> Sequence[cfg.Opt]:
     """Return the options that a group declares, in their order."""
-    declared = ((each.name, each.default_factory) for each in fields(group))
+    declared = ((info.name, info.default_factory) for info in fields(group))
     return [made.opt(name) for name, made in declared if isinstance(made, _Declared)]
 
 
@@ -67,7 +67,7 @@ def section(group: str) -> str | None:
 
 
 def values(
-    conf: cfg.ConfigOpts, group: str, options: Sequence[cfg.Opt], mistakes: Mistakes
+    conf: cfg.ConfigOpts, group: str, declared: Sequence[cfg.Opt], mistakes: Mistakes
 ) -> dict[str, Any]:
     """Return the values of options of a group, by name. An unreadable one counts as its default.
 
@@ -75,13 +75,13 @@ def values(
     """
     holder = conf if group == "DEFAULT" else conf[group]
     read: dict[str, Any] = {}
-    for each in options:
-        name = each.dest
+    for opt in declared:
+        name = opt.dest
         try:
             read[name] = frozen(holder[name])
         except (ValueError, cfg.Error) as exc:
-            note(mistakes, mistake(group, name, written(conf, group, each), rule(exc)))
-            read[name] = frozen(each.default)
+            note(mistakes, mistake(group, name, written(conf, group, opt), rule(exc)))
+            read[name] = frozen(opt.default)
     return read
 
 

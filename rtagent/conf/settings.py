@@ -160,9 +160,9 @@ class Settings(Value, frozen=True, kw_only=True):
 def groups() -> Mapping[str, type[Group]]:
     """Return the declared groups by their names in files, in the order of the sample file."""
     return {
-        "DEFAULT" if each.type is Default else each.name: each.type
-        for each in fields(Settings)
-        if isinstance(each.type, type) and issubclass(each.type, Group)
+        "DEFAULT" if info.type is Default else info.name: info.type
+        for info in fields(Settings)
+        if isinstance(info.type, type) and issubclass(info.type, Group)
     }
 
 

@@ -4,11 +4,12 @@ import math
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
-from rtagent.conf.settings import Settings, read
+from rtagent.conf.settings import Settings, groups, read
 from rtagent.errors import ConfigError
 from rtagent.model.node import Ratios
 from rtagent.model.policy import Policy
@@ -38,6 +39,11 @@ def test_defaults_are_those_of_nova(tmp_path):
     assert read.policy(Ratios()) == Policy(
         reserved_memory_mb=512, cpu_allocation_ratio=Decimal("4.0"), claim_expiry_time=300
     )
+
+
+def test_default_of_each_option_has_the_type_of_its_field():
+    for group in groups().values():
+        msgspec.convert(msgspec.structs.asdict(group()), group)
 
 
 def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
