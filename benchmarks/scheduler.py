@@ -12,10 +12,10 @@ from benchmarks import numa
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 from benchmarks.scheduler_fleet import FIT_FILTERS, Fleet, scheduler, view
+from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
 from rtagent.model.flavor import Flavor
 from rtagent.model.request_spec import RequestSpec
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.options import DEFAULT_FILTERS
 from rtagent.scheduler.select import Scheduler
 
 HOSTS = 1000

@@ -8,13 +8,14 @@ from random import Random
 
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import DEFAULT_FILTERS, FilterOptions
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.embedded import SystemClock
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.ports import NullReporter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.options import DEFAULT_FILTERS, FilterOptions, SchedulerOptions
 from rtagent.scheduler.report import (
     description_of,
     digest_of,

@@ -16,9 +16,9 @@ from benchmarks.fleet.agent_process import AgentProcess, HostView
 from benchmarks.fleet.host import FleetHost, Intervals, Servers
 from benchmarks.fleet.process import RemoteProcess
 from benchmarks.fleet.servers import FleetPlacement, FleetPostgreSQL, FleetRabbitMQ
+from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.scheduler.options import DEFAULT_FILTERS
 from tests.servers import MariaDB
 from tests.servers.daemon import SchedulerServer
 

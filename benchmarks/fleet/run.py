@@ -22,7 +22,7 @@ from benchmarks.fleet.idle import idle, without_agents
 from benchmarks.fleet.measured import Measurements, Phase, Value
 from benchmarks.fleet.outages import outages
 from benchmarks.fleet.progress import Progress
-from rtagent.scheduler.options import SchedulerOptions
+from rtagent.conf.scheduler import SchedulerOptions
 
 BOOT, IDLE, DAY, OUTAGES = "boot", "idle", "day", "outages"
 #: The phases of one fleet, in their order. The first one is always made: without it, there are no

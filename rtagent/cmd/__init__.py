@@ -1,7 +1,7 @@
 """The programs: ``rtagentd``, the daemon, and ``rtagent``, the operator's command line.
 
 The commands are thin: they ask the read API, the database or the RPC client and print the reply.
-Each is an entry point of the group ``rtagent.cli``, in the module named after its first word.
+Each is an entry point of the group ``rtagent.cli`` in setup.cfg.
 """
 
 import sys

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.base import (
+    Action,
+    List,
+    Row,
+    Rows,
+    Show,
+    columns,
+    invalid,
+    row,
+    rows,
+    with_dry_run,
+)
 from rtagent.cmd.claim_request import pair
 from rtagent.cmd.output import KeyValues, Lines
-from rtagent.errors import InvalidRequest
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.errors import AggregateConflict, AggregateNotFound
 
-COLUMNS = ("name", "uuid", "metadata", "hosts")
+_COLUMNS = columns("name", "uuid", "metadata", "hosts", metadata=KeyValues, hosts=Lines)
 
 
 class AggregateList(List):
@@ -24,7 +33,7 @@ class AggregateList(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         aggregates = self.app.client.call_scheduler("get_aggregates")["aggregates"]
-        return COLUMNS, map(_cells, aggregates)
+        return rows(_COLUMNS, aggregates)
 
 
 class AggregateCreate(Show):
@@ -40,7 +49,7 @@ class AggregateCreate(Show):
         aggregate = self.app.client.call_scheduler(
             "create_aggregate", str(uuid.uuid4()), parsed_args.name, _metadata(parsed_args)
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateSet(Show):
@@ -63,14 +72,18 @@ class AggregateSet(Show):
         metadata: dict[str, str | None] = {**_metadata(parsed_args)}
         for key in parsed_args.unset:
             if key in metadata:
-                raise _invalid(f"--unset {key}", "is set by another option: leave one of them out")
+                raise invalid(
+                    "aggregate", f"--unset {key}", "is set by another option: leave one of them out"
+                )
             metadata[key] = None
         if not metadata and parsed_args.name is None:
-            raise _invalid("aggregate", "changes nothing: use --name, --property or --unset")
+            raise invalid(
+                "aggregate", "aggregate", "changes nothing: use --name, --property or --unset"
+            )
         aggregate = self.app.client.call_scheduler(
             "set_aggregate", parsed_args.aggregate, name=parsed_args.name, metadata=metadata
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateAddHost(Show):
@@ -83,7 +96,7 @@ class AggregateAddHost(Show):
         aggregate = self.app.client.call_scheduler(
             "add_host_to_aggregate", parsed_args.aggregate, parsed_args.host
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateRemoveHost(Show):
@@ -96,7 +109,7 @@ class AggregateRemoveHost(Show):
         aggregate = self.app.client.call_scheduler(
             "remove_host_from_aggregate", parsed_args.aggregate, parsed_args.host
         )
-        return COLUMNS, _cells(aggregate)
+        return row(_COLUMNS, aggregate)
 
 
 class AggregateDelete(Action):
@@ -151,16 +164,5 @@ def _metadata(args: argparse.Namespace) -> dict[str, str]:
         pairs = [*pairs, (ZONE, args.zone)]
     metadata = dict(pairs)
     if len(metadata) < len(pairs):
-        raise _invalid("--property", "has a key twice")
+        raise invalid("aggregate", "--property", "has a key twice")
     return metadata
-
-
-def _cells(aggregate: Mapping[str, Any]) -> tuple[Any, ...]:
-    cells = {"metadata": KeyValues, "hosts": Lines}
-    return tuple(
-        cells[name](aggregate[name]) if name in cells else aggregate[name] for name in COLUMNS
-    )
-
-
-def _invalid(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="aggregate", errors=[{"path": path, "message": message}])

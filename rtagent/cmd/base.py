@@ -17,13 +17,37 @@ from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
 from rtagent.cmd.rtagent import Shell, Strict
+from rtagent.errors import InvalidRequest
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
 #: The columns and the rows of a list.
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+#: What is shown of a value.
+Cell = Callable[[Any], Any]
 #: What each column shows of an item: a document of the API, or a record.
-Cells = Mapping[str, Callable[[Any], Any]]
+Cells = Mapping[str, Cell]
+
+
+def columns(*fields: str, default: Cell = lambda value: value, **kinds: Cell) -> Cells:
+    """Return the columns that show fields of an item, which is a document or a record.
+
+    :param fields: names; ``name=path.to.field`` if the column has another name than the field. A
+        field that is absent, or a part of what is absent, is None.
+    :param default: makes the cell of a field's value. :param kinds: the same, by column.
+    """
+    named = ((name, path or name) for name, _, path in (text.partition("=") for text in fields))
+    return {name: _cell(path.split("."), kinds.get(name, default)) for name, path in named}
+
+
+def _cell(path: Sequence[str], kind: Cell) -> Cell:
+    def cell(item: Any) -> Any:
+        for step in path:
+            if item is not None:
+                item = item.get(step) if isinstance(item, Mapping) else getattr(item, step)
+        return kind(item)
+
+    return cell
 
 
 def row(cells: Cells, item: Any) -> Row:
@@ -142,6 +166,14 @@ class PlainText(SingleFormatter):
         for value in data:
             text = value.human_readable() if isinstance(value, FormattableColumn) else str(value)
             stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def invalid(method: str, path: str, message: str) -> InvalidRequest:
+    """Return the refusal of an argument. :param method: the command, or the method that it calls.
+
+    :param path: the option, or a place in a file.
+    """
+    return InvalidRequest(method=method, errors=[{"path": path, "message": message}])
 
 
 def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:

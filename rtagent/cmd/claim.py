@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request
-from rtagent.cmd.base import Cells, List, Row, Rows, Show, Text, row, rows
+from rtagent.cmd.base import List, Row, Rows, Show, Text, columns, invalid, row, rows
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
@@ -21,116 +20,71 @@ from rtagent.cmd.output import (
     AssignedResources,
     Assignment,
     Devices,
-    KeyValues,
     OrEmpty,
     PciRequests,
     YesNo,
+    mapping,
     timestamp,
 )
 from rtagent.errors import (
     AgentUnreachable,
     ComputeResourcesUnavailable,
-    InvalidRequest,
 )
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.converter import Converter
 
 _Document = Mapping[str, Any]
 
-_REASON_COLUMNS: Cells = {
-    name: itemgetter(name)
-    for name in ("resource", "requested", "available", "unit", "where", "code")
-}
 _claims = Converter(Claim, strict=False, str_keys=True)
 
-
-def _optional(name: str) -> Callable[[_Document], Any]:
-    return lambda claim: OrEmpty(claim.get(name))
-
-
-def _of_instance(name: str) -> Callable[[_Document], Any]:
-    return lambda claim: OrEmpty(claim["instance"].get(name))
-
-
-def _time(name: str) -> Callable[[_Document], Any]:
-    return lambda claim: timestamp(claim.get(name))
-
-
-def _key_values(name: str) -> Callable[[_Document], Any]:
-    return lambda claim: KeyValues(claim.get(name) or {})
-
-
-_LIST_COLUMNS: Cells = {
-    "uuid": itemgetter("uuid"),
-    "instance_uuid": itemgetter("owner_id"),
-    "display_name": _of_instance("display_name"),
-    "state": itemgetter("state"),
-    "suspect": lambda claim: YesNo(claim["suspect"]),
-    "vcpus": itemgetter("vcpus"),
-    "memory_mb": itemgetter("memory_mb"),
-    "disk_mb": itemgetter("disk_mb"),
-    "created_at": _time("created_at"),
+_REASONS = columns("resource", "requested", "available", "unit", "where", "code")
+_LIST = columns(
+    *("uuid", "instance_uuid=owner_id", "display_name=instance.display_name", "state", "suspect"),
+    *("vcpus", "memory_mb", "disk_mb", "created_at"),
+    display_name=OrEmpty,
+    suspect=YesNo,
+    created_at=timestamp,
+)
+_LONG_LIST = {
+    **_LIST,
+    **columns(
+        *("expires_at", "flag", "kind", "node", "project_id=instance.project_id"),
+        *("vm_state=instance.vm_state", "task_state=instance.task_state", "tag"),
+        expires_at=timestamp,
+        **dict.fromkeys(("flag", "project_id", "vm_state", "task_state", "tag"), OrEmpty),
+    ),
 }
-_LONG_LIST_COLUMNS: Cells = {
-    **_LIST_COLUMNS,
-    "expires_at": _time("expires_at"),
-    "flag": _optional("flag"),
-    "kind": itemgetter("kind"),
-    "node": itemgetter("node"),
-    "project_id": _of_instance("project_id"),
-    "vm_state": _of_instance("vm_state"),
-    "task_state": _of_instance("task_state"),
-    "tag": _optional("tag"),
-}
-_SHOW_COLUMNS: Cells = {
-    "uuid": itemgetter("uuid"),
-    "state": itemgetter("state"),
-    "suspect": _optional("suspect"),
-    "kind": itemgetter("kind"),
-    "instance_uuid": itemgetter("owner_id"),
-    **{
-        name: _of_instance(name)
-        for name in ("display_name", "project_id", "user_id", "vm_state", "task_state", "os_type")
-    },
-    "is_volume_backed": lambda claim: YesNo(claim["instance"].get("is_volume_backed")),
-    "host": itemgetter("host"),
-    "node": itemgetter("node"),
-    "vcpus": itemgetter("vcpus"),
-    "pcpus": itemgetter("pcpus"),
-    "memory_mb": itemgetter("memory_mb"),
-    "disk_mb": itemgetter("disk_mb"),
-    "numa_topology": lambda claim: Assignment(claim["numa_topology"]),
-    "pci": lambda claim: Devices(claim["pci"]),
-    "resources": lambda claim: AssignedResources(claim["resources"]),
-    "quantities": lambda claim: AssignedQuantities(claim["quantities"]),
-    "mem_encryption": _key_values("mem_encryption"),
-    "allocations": lambda claim: Allocations(claim["allocations"] or {}),
-    "provider_mapping": _key_values("provider_mapping"),
-    "flavor": _key_values("flavor"),
-    "image": lambda claim: KeyValues(claim["image"].get("properties") or {}),
-    "limits": _key_values("limits"),
-    "pci_requests": lambda claim: PciRequests(claim["pci_requests"]),
-    "extra_resource": _key_values("extra_resource"),
-    "tag": _optional("tag"),
-    "migration_uuid": _optional("migration_uuid"),
-    "created_at": _time("created_at"),
-    "updated_at": _time("updated_at"),
-    "expires_at": _time("expires_at"),
-    "revision": itemgetter("revision"),
-}
-_HISTORY_COLUMNS: Cells = {
-    "at": lambda event: timestamp(event.at.isoformat()),
-    "action": lambda event: event.action,
-    "before": lambda event: OrEmpty(event.before and event.before.state),
-    "after": lambda event: event.after.state,
-    "vcpus": lambda event: event.after.vcpus,
-    "memory_mb": lambda event: event.after.memory_mb,
-    "disk_mb": lambda event: event.after.disk_mb,
-    "migration_uuid": lambda event: OrEmpty(event.after.migration_uuid),
-    "actor": lambda event: event.actor,
-    "request_id": lambda event: event.request_id,
-    "reason": lambda event: event.reason,
-}
+_INSTANCE = ("display_name", "project_id", "user_id", "vm_state", "task_state", "os_type")
+_SHOW = columns(
+    *("uuid", "state", "suspect", "kind", "instance_uuid=owner_id"),
+    *(f"{name}=instance.{name}" for name in _INSTANCE),
+    *("is_volume_backed=instance.is_volume_backed", "host", "node", "vcpus", "pcpus", "memory_mb"),
+    *("disk_mb", "numa_topology", "pci", "resources", "quantities", "mem_encryption"),
+    *("allocations", "provider_mapping", "flavor", "image=image.properties", "limits"),
+    *("pci_requests", "extra_resource", "tag", "migration_uuid", "created_at", "updated_at"),
+    *("expires_at", "revision"),
+    is_volume_backed=YesNo,
+    numa_topology=Assignment,
+    pci=Devices,
+    resources=AssignedResources,
+    quantities=AssignedQuantities,
+    allocations=lambda allocations: Allocations(allocations or {}),
+    pci_requests=PciRequests,
+    **dict.fromkeys(("suspect", *_INSTANCE, "tag", "migration_uuid"), OrEmpty),
+    **dict.fromkeys(
+        ("mem_encryption", "provider_mapping", "flavor", "image", "limits", "extra_resource"),
+        mapping,
+    ),
+    **dict.fromkeys(("created_at", "updated_at", "expires_at"), timestamp),
+)
+_HISTORY = columns(
+    *("at", "action", "before=before.state", "after=after.state", "vcpus=after.vcpus"),
+    *("memory_mb=after.memory_mb", "disk_mb=after.disk_mb"),
+    *("migration_uuid=after.migration_uuid", "actor", "request_id", "reason"),
+    at=timestamp,
+    before=OrEmpty,
+    migration_uuid=OrEmpty,
+)
 
 
 class ClaimList(List):
@@ -150,8 +104,7 @@ class ClaimList(List):
         found = self.app.client.read("claims", **filters)
         flags = found.get("flags", {})
         claims = [{**each, "flag": flags.get(each["uuid"])} for each in found["claims"]]
-        columns = _LONG_LIST_COLUMNS if parsed_args.long else _LIST_COLUMNS
-        return rows(columns, claims)
+        return rows(_LONG_LIST if parsed_args.long else _LIST, claims)
 
 
 class ClaimShow(Show):
@@ -161,7 +114,7 @@ class ClaimShow(Show):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return row(_SHOW_COLUMNS, self.app.client.read("claims", parsed_args.claim)["claim"])
+        return row(_SHOW, self.app.client.read("claims", parsed_args.claim)["claim"])
 
 
 class ClaimHistory(List):
@@ -173,7 +126,7 @@ class ClaimHistory(List):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        return rows(_HISTORY_COLUMNS, self.app.client.database.history(parsed_args.claim))
+        return rows(_HISTORY, self.app.client.database.history(parsed_args.claim))
 
 
 class ClaimDomain(Text):
@@ -198,8 +151,7 @@ class ClaimDomain(Text):
         try:
             document = guest.apply(parsed_args.file.read_bytes(), claim, attached)
         except (BadDocument, OSError) as error:
-            mistake = {"path": str(parsed_args.file), "message": str(error)}
-            raise InvalidRequest(method="claim domain", errors=[mistake]) from error
+            raise invalid("claim domain", str(parsed_args.file), str(error)) from error
         return ("claim", "document"), (claim.uuid, plain_xml(document))
 
 
@@ -222,8 +174,7 @@ class _Decision(Show):
         name = args.formatter if args.formatter in formats.names() else "table"
         formatter = formats[name].obj
         assert formatter is not None
-        columns, cells = rows(_REASON_COLUMNS, reasons)
-        SafeFormatter(name, formatter).emit_list(columns, cells, self.app.stdout, args)
+        SafeFormatter(name, formatter).emit_list(*rows(_REASONS, reasons), self.app.stdout, args)
 
 
 class ClaimCreate(_Decision):
@@ -255,7 +206,7 @@ class ClaimCreate(_Decision):
                 f" --operation-id {operation_id}, or abort that claim"
             )
             raise AgentUnreachable(**{**error.kwargs, "remedy": remedy}) from error
-        return row(_SHOW_COLUMNS, claim)
+        return row(_SHOW, claim)
 
 
 class ClaimTest(_Decision):
@@ -275,7 +226,7 @@ class ClaimTest(_Decision):
         verdict = self.app.client.call("test_claim", **arguments)
         if not verdict["granted"]:
             raise ComputeResourcesUnavailable(reasons=verdict["reasons"])
-        return row(_SHOW_COLUMNS, verdict["claim"])
+        return row(_SHOW, verdict["claim"])
 
 
 class _Update(Show):
@@ -287,7 +238,7 @@ class _Update(Show):
         return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return row(_SHOW_COLUMNS, self.app.client.call(self.method, parsed_args.claim))
+        return row(_SHOW, self.app.client.call(self.method, parsed_args.claim))
 
 
 class ClaimActivate(_Update):

@@ -6,10 +6,11 @@ import argparse
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rtagent.cmd.base import invalid
 from rtagent.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
     if args.request is None:
         return document
     if document != {"instance": {"flavor": {}}}:
-        raise _invalid("--request", "cannot be combined with options: put everything into the file")
+        raise invalid(
+            METHOD, "--request", "cannot be combined with options: put everything into the file"
+        )
     return read_document(args.request, METHOD)
 
 
@@ -174,7 +177,9 @@ def identify(document: dict[str, Any], operation_id: str | None) -> str:
     """
     chosen = operation_id or document.get("operation_id") or str(uuid.uuid4())
     if document.setdefault("operation_id", chosen) != chosen:
-        raise _invalid("--operation-id", "differs from that of the file: leave one of them out")
+        raise invalid(
+            METHOD, "--operation-id", "differs from that of the file: leave one of them out"
+        )
     return str(chosen)
 
 
@@ -244,8 +249,16 @@ def mapping(
     """
     for key, number in Counter(key for key, _ in pairs or ()).items():
         if number > 1:
-            raise _invalid(f"{option} {key}", "is given more than once", method)
+            raise invalid(method, f"{option} {key}", "is given more than once")
     return {name: dict(pairs)} if pairs else {}
+
+
+def hints(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str | list[str]]:
+    """Return scheduler hints: a text, or a list for a key that is given more than once."""
+    values: dict[str, list[str]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    return {key: found[0] if len(found) == 1 else found for key, found in values.items()}
 
 
 def read_document(name: str, method: str) -> dict[str, Any]:
@@ -254,11 +267,7 @@ def read_document(name: str, method: str) -> dict[str, Any]:
         text = Path("/dev/stdin" if name == "-" else name).read_text()
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as exc:
-        raise _invalid(name, f"cannot be read: {exc}", method) from exc
+        raise invalid(method, name, f"cannot be read: {exc}") from exc
     if not isinstance(document, dict):
-        raise _invalid(name, "must be a JSON object", method)
+        raise invalid(method, name, "must be a JSON object")
     return document
-
-
-def _invalid(path: str, message: str, method: str = METHOD) -> InvalidRequest:
-    return InvalidRequest(method=method, errors=[{"path": path, "message": message}])

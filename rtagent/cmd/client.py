@@ -153,9 +153,8 @@ class Client:
         self.refuse_host("names an agent, and the scheduler answers this: leave it out")
         if self.options.offline:
             rule = "reads a database, which does not have this: leave it out"
-            raise InvalidRequest(
-                method=" ".join(segments), errors=[{"path": "--offline", "message": rule}]
-            )
+            errors = [{"path": "--offline", "message": rule}]
+            raise InvalidRequest(method=" ".join(segments), errors=errors)
         address = self.options.socket
         if address is None:
             address = self.settings.scheduler.api_address

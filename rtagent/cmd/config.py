@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from oslo_config import cfg, generator
 
 from rtagent.cmd.base import Row, Text
-from rtagent.conf.not_honoured import refuse_not_honoured
 from rtagent.conf.settings import Settings
-from rtagent.conf.unknown import NAMESPACES, unknown
+from rtagent.conf.unknown import NAMESPACES, refuse_not_honoured, unknown
 from rtagent.service.configuration import AGENT, Rules, checked
 from rtagent.service.scheduler import load_rules
 from rtagent.service.trust import effective_rules

@@ -5,25 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
 
 # isort: split
 import oslo_messaging
 from oslo_context.context import RequestContext
-from oslo_upgradecheck.upgradecheck import Code, Result
 
 from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
+from rtagent.cmd.access import broker_names
 from rtagent.cmd.base import List, Rows
-from rtagent.cmd.broker import broker_names
-from rtagent.cmd.client import Client
+from rtagent.cmd.checks import FAIL, PASS, WARN, Check, Checks, Finding, made
 from rtagent.cmd.exit_codes import Exit
-from rtagent.cmd.upgrade import UpgradeChecks
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
@@ -40,11 +37,9 @@ from rtagent.rpc.trust.keys import format_time, read_ring
 from rtagent.rpc.trust.private_key import read_private_key
 from rtagent.service.trust import check_keys
 
-PASS, WARN, FAIL = "pass", "warn", "fail"
 #: Seconds that one check may take.
 PATIENCE = 15.0
 COLUMNS = ("check", "result", "details", "remedy")
-_RESULTS = {Code.SUCCESS: PASS, Code.WARNING: WARN, Code.FAILURE: FAIL}
 #: Seconds by which the clocks of this host and of the database may differ.
 CLOCK_TOLERANCE = 5.0
 #: MB below which a file system is too full for the database.
@@ -63,39 +58,9 @@ _IOMMU = Path("/sys/kernel/iommu_groups")
 _PAGES = Path("/sys/kernel/mm/hugepages")
 
 
-class Finding(NamedTuple):
-    """What a check found. :ivar remedy: what to do; "": nothing."""
-
-    result: str
-    details: str = ""
-    remedy: str = ""
-
-
-class Doctor:
-    """What the checks share. :ivar upgrade: the checks that `upgrade check` makes, too."""
-
-    def __init__(self, client: Client) -> None:
-        self.client, self.upgrade = client, UpgradeChecks(client)
-
-
-Check = Callable[[Doctor], Finding]
-
-
-def _upgrade(check: Callable[[UpgradeChecks], Result], remedy: str) -> Check:
-    """Return a check of `upgrade check`, with a remedy."""
-
-    def run(doctor: Doctor) -> Finding:
-        result = doctor.upgrade.recorded("", check)
-        found = _RESULTS[result.code]
-        details = " ".join((result.details or "").split())
-        return Finding(found, details, "" if found == PASS else remedy)
-
-    return run
-
-
-def agent(doctor: Doctor) -> Finding:
+def agent(checks: Checks) -> Finding:
     """Whether the daemon runs, and is healthy."""
-    address = doctor.client.options.socket or doctor.client.settings.api.address
+    address = checks.client.options.socket or checks.client.settings.api.address
     try:
         health = ReadClient(parse(address)).get("health")
     except AgentUnreachable as error:
@@ -110,10 +75,10 @@ def agent(doctor: Doctor) -> Finding:
     return Finding(result, "; ".join(bad), "see the runbook" if bad else "")
 
 
-def broker(doctor: Doctor) -> Finding:
+def broker(checks: Checks) -> Finding:
     """Whether a call reaches the agent through the message broker, and its reply comes back."""
-    host = doctor.client.settings.default.host
-    api = AgentAPI(get_transport(doctor.client.conf), host, timeout=BROKER_PATIENCE, attempts=1)
+    host = checks.client.settings.default.host
+    api = AgentAPI(get_transport(checks.client.conf), host, timeout=BROKER_PATIENCE, attempts=1)
     context = RequestContext(roles=[OPERATOR], overwrite=False)
     try:
         skew = clock_skew(lambda: api.ping(context))
@@ -130,15 +95,15 @@ def broker(doctor: Doctor) -> Finding:
     answers = f"the agent of {host} answers"
     if skew is None:  # an earlier release
         return Finding(PASS, answers)
-    if abs(skew) <= min(CLOCK_TOLERANCE, doctor.client.settings.rpc.signature_window):
+    if abs(skew) <= min(CLOCK_TOLERANCE, checks.client.settings.rpc.signature_window):
         return Finding(PASS, answers)
     side = "ahead of" if skew > 0 else "behind"
     return Finding(WARN, f"{answers}; this clock is {abs(skew):.1f} s {side} its", SYNCHRONISE)
 
 
-def keys(doctor: Doctor) -> Finding:
+def keys(checks: Checks) -> Finding:
     """Whether the files of keys are good, and the own key is valid for some time."""
-    settings = doctor.client.settings
+    settings = checks.client.settings
     options, now = settings.rpc, datetime.now(UTC)
     try:
         check_keys(settings)
@@ -158,16 +123,16 @@ def keys(doctor: Doctor) -> Finding:
     return Finding(WARN, details, NEW_KEY) if soon else Finding(PASS, details)
 
 
-def broker_rights(doctor: Doctor) -> Finding:
+def broker_rights(checks: Checks) -> Finding:
     """What the user may do at RabbitMQ and need not, and what it lacks. Nothing is changed."""
-    conf = doctor.client.conf
+    conf = checks.client.conf
     found = broker_of(get_transport(conf))
     if found is None:
         return Finding(PASS, "the broker is not RabbitMQ")
     names, user = broker_names(conf), found.user
     try:
         rights = rights_of(
-            found, access_of(user, doctor.client.settings.default.host, names), names
+            found, access_of(user, checks.client.settings.default.host, names), names
         )
     except BROKEN as error:
         what = remedy(error) or "check [DEFAULT] transport_url, and that the broker runs"
@@ -181,21 +146,21 @@ def broker_rights(doctor: Doctor) -> Finding:
     return Finding(PASS, f"the user {user} may do what it needs")
 
 
-def iommu(doctor: Doctor) -> Finding:
+def iommu(checks: Checks) -> Finding:
     """Whether Linux can assign devices, if any are configured."""
-    settings = doctor.client.settings
+    settings = checks.client.settings
     if settings.libvirt.uri.startswith("test:"):
         return Finding(PASS, "the host is simulated")
     groups = len(list(_IOMMU.iterdir())) if _IOMMU.is_dir() else 0
-    if groups or not doctor.client.conf.pci.device_spec:
+    if groups or not checks.client.conf.pci.device_spec:
         return Finding(PASS, f"{groups} groups")
     remedy = "enable it in the firmware, and boot with intel_iommu=on or amd_iommu=on"
     return Finding(FAIL, "[pci] device_spec is set, and the host has no IOMMU groups", remedy)
 
 
-def huge_pages(doctor: Doctor) -> Finding:
+def huge_pages(checks: Checks) -> Finding:
     """Whether the host has the huge pages that the configuration reserves."""
-    settings = doctor.client.settings
+    settings = checks.client.settings
     if settings.libvirt.uri.startswith("test:"):
         return Finding(PASS, "the host is simulated")
     found = {}
@@ -214,9 +179,9 @@ def huge_pages(doctor: Doctor) -> Finding:
     return Finding(PASS, shown)
 
 
-def clock(doctor: Doctor) -> Finding:
+def clock(checks: Checks) -> Finding:
     """Whether the clocks of this host and of the database agree."""
-    options = doctor.client.settings.database
+    options = checks.client.settings.database
     engine = open_engine(options.connection, options.operation_timeout, require_durability=False)
     if engine.dialect.name == "sqlite":
         return Finding(PASS, "an SQLite database has the clock of this host")
@@ -231,9 +196,9 @@ def clock(doctor: Doctor) -> Finding:
     return Finding(PASS)
 
 
-def lock(doctor: Doctor) -> Finding:
+def lock(checks: Checks) -> Finding:
     """Which process has the lock of the state directory."""
-    path = Path(doctor.client.settings.default.state_path, "lock")
+    path = Path(checks.client.settings.default.state_path, "lock")
     process = _holder(path)
     return Finding(PASS, "no process" if process is None else f"process {process} has {path}")
 
@@ -251,9 +216,9 @@ def _holder(path: Path) -> str | None:
     return None
 
 
-def disk(doctor: Doctor) -> Finding:
+def disk(checks: Checks) -> Finding:
     """Whether the file system of the state directory has space left."""
-    directory = Path(doctor.client.settings.default.state_path)
+    directory = Path(checks.client.settings.default.state_path)
     if not directory.is_dir():
         return Finding(WARN, f"{directory} does not exist", "rtagentd creates it at its start")
     status = os.statvfs(directory)
@@ -265,25 +230,32 @@ def disk(doctor: Doctor) -> Finding:
     return Finding(FAIL if free < LEAST_MB else WARN, details, remedy)
 
 
+def _wanting(check: Check, remedy: str) -> Check:
+    """Return a check of `upgrade check`, in one line and with a remedy."""
+
+    def run(checks: Checks) -> Finding:
+        result, details, _ = made(check, checks)
+        return Finding(result, " ".join(details.split()), "" if result == PASS else remedy)
+
+    return run
+
+
 #: In the order in which they are made: some need the results of those before them.
 CHECKS: Sequence[tuple[str, Check]] = (
-    ("configuration", _upgrade(UpgradeChecks.configuration, "correct the options that are named")),
-    ("options", _upgrade(UpgradeChecks.options, "correct or remove the options that are named")),
-    ("database", _upgrade(UpgradeChecks.database, "rtagent db sync, or see the runbook")),
+    ("configuration", _wanting(Checks.configuration, "correct the options that are named")),
+    ("options", _wanting(Checks.options, "correct or remove the options that are named")),
+    ("database", _wanting(Checks.database, "rtagent db sync, or see the runbook")),
     ("clock", clock),
-    (
-        "libvirt",
-        _upgrade(UpgradeChecks.hypervisor, "start libvirt; add the user to the group libvirt"),
-    ),
+    ("libvirt", _wanting(Checks.hypervisor, "start libvirt; add the user to the group libvirt")),
     ("IOMMU", iommu),
     ("huge pages", huge_pages),
-    ("identity", _upgrade(UpgradeChecks.identity, "see the runbook: the agent exits with 78")),
+    ("identity", _wanting(Checks.identity, "see the runbook: the agent exits with 78")),
     ("state directory", disk),
     ("lock", lock),
     ("keys", keys),
     ("message broker", broker),
     ("broker permissions", broker_rights),
-    ("Placement", _upgrade(UpgradeChecks.placement, "correct [placement], or its user's roles")),
+    ("Placement", _wanting(Checks.placement, "correct [placement], or its user's roles")),
     ("agent", agent),
 )
 
@@ -302,23 +274,23 @@ class DoctorRun(List):
         return super().run(parsed_args) or self._code
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        doctor = Doctor(self.app.client)
+        checks = Checks(self.app.client)
         rows = []
         for title, check in CHECKS:
-            found = _bounded(check, doctor)
+            found = _bounded(check, checks)
             if found.result == FAIL:
                 self._code = Exit.ERROR
             rows.append((title, found.result, found.details, found.remedy))
         return COLUMNS, rows
 
 
-def _bounded(check: Check, doctor: Doctor) -> Finding:
+def _bounded(check: Check, checks: Checks) -> Finding:
     """Return what a check finds. One that hangs is given up, and its thread is left behind."""
     found: list[Finding] = []
 
     def make() -> None:
         try:
-            found.append(check(doctor))
+            found.append(check(checks))
         except ExceptionGroup as group:
             message = "; ".join(map(str, group.exceptions))
             found.append(Finding(FAIL, message, "rtagent config check"))

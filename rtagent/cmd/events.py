@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rtagent.api.event_stream import EventStream
-from rtagent.cmd.base import List, Rows
+from rtagent.cmd.base import List, Rows, columns, invalid, row, rows
 from rtagent.cmd.cells import safe
 from rtagent.cmd.output import timestamp
-from rtagent.errors import AgentUnreachable, InvalidRequest, RtAgentError
+from rtagent.errors import AgentUnreachable, RtAgentError
 from rtagent.model.event import parse_event_id
 from rtagent.model.printable import printable
 
-COLUMNS = ("id", "at", "type", "subject", "details")
 #: Events that are shown by default: the last ones.
 NEWEST = 100
 #: Seconds for which the agent may take to load its events.
@@ -77,7 +76,7 @@ class Events(List):
             self._warn(received.gap)
             found += received.events
             if received.complete:
-                return COLUMNS, map(_row, found)
+                return rows(_COLUMNS, found)
             if stream.place:
                 waited_until = time.monotonic() + PATIENCE
             elif time.monotonic() > waited_until:
@@ -120,13 +119,11 @@ class Events(List):
     def _check(self, parsed_args: argparse.Namespace) -> None:
         """:raises InvalidRequest: an argument is wrong, or they contradict each other."""
         if parsed_args.after and parse_event_id(parsed_args.after) is None:
-            raise _mistake("--after", "must be the id of an event, such as 3-120")
+            raise invalid("events", "--after", "must be the id of an event, such as 3-120")
         if parsed_args.follow and self.app.options.offline:
-            raise _mistake("--offline", "cannot be used with --follow, which needs the agent")
-
-
-def _mistake(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="events", errors=[{"path": path, "message": message}])
+            raise invalid(
+                "events", "--offline", "cannot be used with --follow, which needs the agent"
+            )
 
 
 def _number(text: str) -> int:
@@ -143,27 +140,17 @@ def _shown(formatter: str) -> Callable[[_Event], str]:
 
 
 def _csv(event: _Event) -> str:
-    row = io.StringIO()
-    csv.writer(row, quoting=csv.QUOTE_NONNUMERIC, lineterminator="").writerow(
-        safe(cell, "csv") for cell in _row(event)
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_NONNUMERIC, lineterminator="").writerow(
+        safe(cell, "csv") for cell in row(_COLUMNS, event)[1]
     )
-    return row.getvalue()
+    return line.getvalue()
 
 
 def _line(event: _Event) -> str:
     at = str(event["at"]).partition(".")[0].removesuffix("Z") + "Z"
     words = (event["id"], at, event["event_type"], subject(event), details(event))
     return printable("  ".join(word for word in words if word))
-
-
-def _row(event: _Event) -> tuple[Any, ...]:
-    return (
-        event["id"],
-        timestamp(event["at"]),
-        event["event_type"],
-        subject(event),
-        details(event),
-    )
 
 
 #: The field of a payload that names what the event is about: the first one that it has.
@@ -181,6 +168,13 @@ def details(event: _Event) -> str:
     """Return a payload in a few words."""
     payload = event["payload"]
     return "; ".join(_details(event["event_type"].partition(".")[0], payload))
+
+
+_COLUMNS = {
+    **columns("id", "at", "type=event_type", at=timestamp),
+    "subject": subject,
+    "details": details,
+}
 
 
 def _details(family: str, payload: Mapping[str, Any]) -> Iterator[str]:

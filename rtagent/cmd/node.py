@@ -1,13 +1,13 @@
-"""rtagent node: show the capacity and usage of a node, remove its record."""
+"""rtagent node: show the capacity and usage of a node, remove its record, accept a restored one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
 from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Counts, KeyValues, OrEmpty, PciPools
@@ -19,46 +19,8 @@ from rtagent.model.units import MB_IN_GB, round_up
 if TYPE_CHECKING:
     from rtagent.db.node_records import Rule
 
-LIST_COLUMNS = (
-    "hypervisor_hostname",
-    "host",
-    "vcpus_used",
-    "vcpus",
-    "memory_mb_used",
-    "memory_mb",
-    "local_gb_used",
-    "local_gb",
-    "claims",
-    "orphans",
-    "drifts",
-    "absent",
-    "suspects",
-)
-
-IDENTITY = (
-    "uuid",
-    "host",
-    "hypervisor_hostname",
-    "hypervisor_type",
-    "hypervisor_version",
-    "host_ip",
-)
-STATUS = (
-    "provider_files",
-    "pci_devices",
-    "pci_device_pools",
-    "disk_available_least",
-    "running_vms",
-    "current_workload",
-    "claims",
-    "orphans",
-    "drifts",
-    "absent",
-    "suspects",
-    "stats",
-    "revision",
-    "epoch",
-)
+#: The columns of what a restored database lacks.
+_LOST = ("what", "uuid", "owner", "acknowledged", "found")
 
 
 class ProviderFiles(Column[Sequence[Mapping[str, Any]]]):
@@ -73,13 +35,6 @@ class ProviderFiles(Column[Sequence[Mapping[str, Any]]]):
             yield from (f"  {name}" for name in each["traits"])
 
 
-_CELLS: Mapping[str, type[Column[Any]]] = {
-    "pci_devices": Counts,
-    "pci_device_pools": PciPools,
-    "provider_files": ProviderFiles,
-    "stats": KeyValues,
-}
-
 _QUANTITIES = ("total", "reserved", "claimable", "used", "free")
 
 
@@ -90,14 +45,34 @@ class Inventories(Column[Mapping[str, Mapping[str, Any]]]):
     """
 
     def lines(self) -> Iterable[str]:
-        rows: list[tuple[str, ...]] = [("", "ratio", *_QUANTITIES)]
+        lines: list[tuple[str, ...]] = [("", "ratio", *_QUANTITIES)]
         for resource, quantities in self._value.items():
             ratio = f"{quantities['allocation_ratio']:g}"
-            rows.append(
+            lines.append(
                 (resource, ratio, *(_quantity(resource, quantities, a) for a in _QUANTITIES))
             )
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [_aligned(row, widths) for row in rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return [_aligned(line, widths) for line in lines]
+
+
+_LIST = columns(
+    *("hypervisor_hostname", "host", "vcpus_used", "vcpus", "memory_mb_used", "memory_mb"),
+    *("local_gb_used", "local_gb", "claims", "orphans", "drifts", "absent", "suspects"),
+)
+_SHOW = {
+    **columns("uuid", "host", "hypervisor_hostname", "hypervisor_type", "hypervisor_version"),
+    **columns("host_ip", "inventories", inventories=Inventories),
+    **columns(
+        *("provider_files", "pci_devices", "pci_device_pools", "disk_available_least"),
+        *("running_vms", "current_workload", "claims", "orphans", "drifts", "absent", "suspects"),
+        *("stats", "revision", "epoch"),
+        default=OrEmpty,
+        provider_files=ProviderFiles,
+        pci_devices=Counts,
+        pci_device_pools=PciPools,
+        stats=KeyValues,
+    ),
+}
 
 
 class NodeList(List):
@@ -106,8 +81,7 @@ class NodeList(List):
     nouns = "nodes"
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        nodes = self.app.client.read("nodes")["nodes"]
-        return LIST_COLUMNS, [tuple(node.get(name) for name in LIST_COLUMNS) for node in nodes]
+        return rows(_LIST, self.app.client.read("nodes")["nodes"])
 
 
 class NodeShow(Show):
@@ -120,13 +94,7 @@ class NodeShow(Show):
         return add_node(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        node = read_node(self.app.client, "nodes", parsed_args.node)
-        inventories = Inventories(node["inventories"])
-        status = (_CELLS.get(name, OrEmpty)(node[name]) for name in STATUS)
-        return (
-            (*IDENTITY, "inventories", *STATUS),
-            (*map(node.get, IDENTITY), inventories, *status),
-        )
+        return row(_SHOW, read_node(self.app.client, "nodes", parsed_args.node))
 
 
 class NodeRemove(Action):
@@ -148,6 +116,48 @@ class NodeRemove(Action):
         node = database.remove_node(parsed_args.node, rule, now, dry_run=dry_run).node
         done = "would be" if dry_run else "is"
         self.app.LOG.info("node %s (%s) %s removed", node.hypervisor_hostname, node.uuid, done)
+
+
+class NodeAcceptRestore(List):
+    """Accept a database that is older than what the agent had acknowledged.
+
+    Until then the agent creates no claims and frees none by itself. Without --revision the command
+    changes nothing. It lists the claims that may be missing or changed, as far as the agent knows
+    them, and the domains without a claim. Compare the list with what should run on this host. Then
+    repeat the command with the revision that it names. The agent audits the host first.
+    """
+
+    nouns = "differences and no orphans"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--revision",
+            type=int,
+            help="Accept the restored database of this revision. Without this option the command"
+            " names the revision.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        client, log = self.app.client, self.app.LOG
+        if parsed_args.revision is None:
+            shown = client.call("get_restore")
+        else:
+            shown = client.call("accept_restore", parsed_args.revision)
+        restore = shown["restore"]
+        if restore is None:
+            log.info("the database was not restored: there is nothing to accept")
+            return _LOST, []
+        log.warning("%s", shown["sentence"])
+        if parsed_args.revision is None:
+            log.warning(
+                "nothing was changed: to accept it, run rtagent node accept-restore --revision %s",
+                restore["revision"],
+            )
+        else:
+            log.info("the database is accepted: claims are created again")
+        return _LOST, [*_claims(restore["differences"]), *_orphans(shown["orphans"])]
 
 
 def add_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -204,7 +214,19 @@ def _quantity(resource: str, quantities: Mapping[str, Any], name: str) -> str:
     return str(round_up(quantity, MB_IN_GB) if upwards else quantity // MB_IN_GB)
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = zip(row, widths, strict=True)
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(line, widths, strict=True)
     cells = (text.rjust(width) for text, width in others)
     return "  ".join((first[0].ljust(first[1]), *cells))
+
+
+def _claims(differences: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    for each in differences:
+        was, found = each["acknowledged"] or "ended", each["stored"] or "missing"
+        yield "claim", each["claim_uuid"], each["owner_id"], was, found
+
+
+def _orphans(orphans: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    for each in orphans:
+        runs = "running" if each["active"] else "shut off"
+        yield "orphan", each["domain_uuid"], each["name"], "", runs

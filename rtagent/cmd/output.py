@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rtagent.cmd.cells import Column
@@ -48,10 +49,16 @@ class Lines(Column[Sequence[Any]]):
         return map(str, self._value)
 
 
-def timestamp(text: str | None) -> OrEmpty:
+def mapping(value: Mapping[str, Any] | None) -> KeyValues:
+    """Return the column of a document that may be absent."""
+    return KeyValues(value or {})
+
+
+def timestamp(time: str | datetime | None) -> OrEmpty:
     """Return the column of a time: UTC, ISO 8601, whole seconds."""
-    if text is None:
+    if time is None:
         return OrEmpty(None)
+    text = time if isinstance(time, str) else time.isoformat()
     day_and_time = text.removesuffix("Z").removesuffix("+00:00")
     return OrEmpty(day_and_time.partition(".")[0] + "Z")
 

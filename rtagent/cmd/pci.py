@@ -4,53 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show
+from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty
 from rtagent.errors import NodeNotFound, PciDeviceNotFound
 from rtagent.model.device import DEV_TYPES
 from rtagent.pci.device_states import STATES
 
-LIST_COLUMNS = (
-    "address",
-    "vendor_id",
-    "product_id",
-    "dev_type",
-    "numa_node",
-    "status",
-    "owner_id",
-    "name",
+_columns = partial(columns, default=OrEmpty, tags=KeyValues, others=Lines)
+_LIST = _columns(
+    *("address", "vendor_id", "product_id", "dev_type", "numa_node", "status", "owner_id", "name"),
     "reason",
 )
-LONG_LIST_COLUMNS = (
-    *LIST_COLUMNS,
-    "parent_addr",
-    "iommu_group",
-    "net_name",
-    "tags",
-    "claim_uuid",
-    "node",
-)
-SHOW_COLUMNS = (
-    "node",
-    "address",
-    "vendor_id",
-    "product_id",
-    "dev_type",
-    "numa_node",
-    "parent_addr",
-    "iommu_group",
-    "net_name",
-    "resource_class",
-    "tags",
-    "status",
-    "reason",
-    "quarantine",
-    "owner_id",
-    "name",
-    "claim_uuid",
-    "others",
+_LONG_LIST = {
+    **_LIST,
+    **_columns("parent_addr", "iommu_group", "net_name", "tags", "claim_uuid", "node"),
+}
+_SHOW = _columns(
+    *("node", "address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr"),
+    *("iommu_group", "net_name", "resource_class", "tags", "status", "reason", "quarantine"),
+    *("owner_id", "name", "claim_uuid", "others"),
 )
 
 
@@ -80,8 +55,7 @@ class PciList(List):
             instance=parsed_args.instance,
             node=parsed_args.node,
         )["pci"]
-        columns = LONG_LIST_COLUMNS if parsed_args.long else LIST_COLUMNS
-        return columns, [tuple(_cell(device, name) for name in columns) for device in devices]
+        return rows(_LONG_LIST if parsed_args.long else _LIST, devices)
 
 
 class PciShow(Show):
@@ -95,8 +69,7 @@ class PciShow(Show):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        device = self._device(parsed_args.address, parsed_args.node)
-        return SHOW_COLUMNS, tuple(_cell(device, name) for name in SHOW_COLUMNS)
+        return row(_SHOW, self._device(parsed_args.address, parsed_args.node))
 
     def _device(self, address: str, node: str | None) -> Mapping[str, Any]:
         """Read the device. Several nodes of a database may have one at the same address."""
@@ -147,10 +120,3 @@ def _with_address(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "address", metavar="ADDRESS", help="The address as in `pci list`: dddd:bb:ss.f."
     )
     return parser
-
-
-def _cell(device: Mapping[str, Any], name: str) -> Any:
-    value = device[name]
-    if name == "tags":
-        return KeyValues(value)
-    return Lines(value) if name == "others" else OrEmpty(value)

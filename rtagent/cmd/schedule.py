@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from rtagent.cmd.base import List, Rows
+from rtagent.cmd.base import List, Rows, invalid
 from rtagent.cmd.cells import Column
 from rtagent.cmd.claim_request import (
     FLAVOR,
@@ -14,12 +14,12 @@ from rtagent.cmd.claim_request import (
     check_options,
     field,
     fields,
+    hints,
     mapping,
     pair,
     read_document,
 )
 from rtagent.cmd.output import Lines, OrEmpty
-from rtagent.errors import InvalidRequest
 from rtagent.model.request_spec import Purpose
 
 #: Columns before and after those of the filters.
@@ -155,7 +155,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
     if args.request is not None:
         if spec != {"flavor": {}}:
             rule = "cannot be combined with options: put everything into the file"
-            raise InvalidRequest(method=METHOD, errors=[{"path": "--request", "message": rule}])
+            raise invalid(METHOD, "--request", rule)
         spec, paths = read_document(args.request, METHOD), {"$.instance_uuid": "--instance"}
     document = {"request_spec": spec, "instance_uuid": args.instance}
     check_options(METHODS[METHOD], document, paths)
@@ -176,16 +176,9 @@ def _from_options(args: argparse.Namespace) -> dict[str, Any]:
     if image := mapping("properties", "--image-property", args.image_property, METHOD):
         spec["image"] = image
     if args.hint:
-        spec["scheduler_hints"] = _hints(args.hint)
+        spec["scheduler_hints"] = hints(args.hint)
     if args.purpose is not None:
         spec["purpose"] = args.purpose
     if args.volume_backed:
         spec["is_bfv"] = True
     return spec
-
-
-def _hints(pairs: list[tuple[str, str]]) -> Mapping[str, str | list[str]]:
-    values: dict[str, list[str]] = {}
-    for key, value in pairs:
-        values.setdefault(key, []).append(value)
-    return {key: found[0] if len(found) == 1 else found for key, found in values.items()}

@@ -4,88 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from rtagent.cmd.base import List, Row, Rows, Show
+from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty, PciPools
-
-LIST_COLUMNS = (
-    "host",
-    "nodename",
-    "state",
-    "vcpus_used",
-    "vcpus_total",
-    "free_ram_mb",
-    "total_usable_ram_mb",
-    "free_disk_mb",
-    "num_instances",
-    "availability_zone",
-    "aggregates",
-)
-LONG_COLUMNS = (
-    *LIST_COLUMNS,
-    "uuid",
-    "num_io_ops",
-    "failed_builds",
-    "hypervisor_type",
-    "hypervisor_version",
-    "age",
-    "epoch",
-    "revision",
-)
-SHOW_COLUMNS = (
-    "host",
-    "nodename",
-    "uuid",
-    "host_ip",
-    "page_url",
-    "state",
-    "why_not",
-    "disabled_reason",
-    "drain_reason",
-    "age",
-    "vcpus_used",
-    "vcpus_total",
-    "cpu_allocation_ratio",
-    "free_ram_mb",
-    "total_usable_ram_mb",
-    "ram_allocation_ratio",
-    "free_disk_mb",
-    "total_usable_disk_gb",
-    "disk_allocation_ratio",
-    "num_instances",
-    "instances",
-    "num_io_ops",
-    "failed_builds",
-    "availability_zone",
-    "aggregates",
-    "numa_topology",
-    "pci_stats",
-    "hypervisor_type",
-    "hypervisor_version",
-    "cpu_info",
-    "supported_instances",
-    "stats",
-    "metrics",
-    "epoch",
-    "revision",
-)
 
 
 class Cells(Column[Mapping[str, Any] | None]):
     """A line for each NUMA cell."""
 
     def lines(self) -> Iterable[str]:
-        return [KeyValuesLine(cell).text for cell in (self._value or {}).get("cells", ())]
-
-
-class KeyValuesLine:
-    """The values that are not empty, on one line."""
-
-    def __init__(self, value: Mapping[str, Any]) -> None:
-        present = {k: v for k, v in value.items() if v not in (None, "", {}, [])}
-        self.text = ", ".join(f"{name}={each}" for name, each in present.items())
+        return [", ".join(KeyValues(cell).lines()) for cell in (self._value or {}).get("cells", ())]
 
 
 class Metrics(Column[Sequence[Mapping[str, Any]]]):
@@ -102,16 +33,36 @@ class Triples(Column[Sequence[Sequence[str]]]):
         return [" ".join(each) for each in self._value]
 
 
-_CELLS: Mapping[str, type[Column[Any]]] = {
-    "aggregates": Lines,
-    "instances": Lines,
-    "numa_topology": Cells,
-    "pci_stats": PciPools,
-    "cpu_info": KeyValues,
-    "stats": KeyValues,
-    "metrics": Metrics,
-    "supported_instances": Triples,
+_columns = partial(
+    columns,
+    default=OrEmpty,
+    aggregates=Lines,
+    instances=Lines,
+    numa_topology=Cells,
+    pci_stats=PciPools,
+    cpu_info=KeyValues,
+    stats=KeyValues,
+    metrics=Metrics,
+    supported_instances=Triples,
+)
+_LIST = _columns(
+    *("host", "nodename", "state", "vcpus_used", "vcpus_total", "free_ram_mb"),
+    *("total_usable_ram_mb", "free_disk_mb", "num_instances", "availability_zone", "aggregates"),
+)
+_LONG_LIST = {
+    **_LIST,
+    **_columns("uuid", "num_io_ops", "failed_builds", "hypervisor_type", "hypervisor_version"),
+    **_columns("age", "epoch", "revision"),
 }
+_SHOW = _columns(
+    *("host", "nodename", "uuid", "host_ip", "page_url", "state", "why_not", "disabled_reason"),
+    *("drain_reason", "age", "vcpus_used", "vcpus_total", "cpu_allocation_ratio", "free_ram_mb"),
+    *("total_usable_ram_mb", "ram_allocation_ratio", "free_disk_mb", "total_usable_disk_gb"),
+    *("disk_allocation_ratio", "num_instances", "instances", "num_io_ops", "failed_builds"),
+    *("availability_zone", "aggregates", "numa_topology", "pci_stats", "hypervisor_type"),
+    *("hypervisor_version", "cpu_info", "supported_instances", "stats", "metrics", "epoch"),
+    "revision",
+)
 
 
 class HostList(List):
@@ -130,8 +81,7 @@ class HostList(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         hosts = self.app.client.read_scheduler("hosts")["hosts"]
-        columns = LONG_COLUMNS if parsed_args.long else LIST_COLUMNS
-        return columns, [_row(host, columns) for host in hosts]
+        return rows(_LONG_LIST if parsed_args.long else _LIST, map(_with_state, hosts))
 
 
 class HostShow(Show):
@@ -146,12 +96,11 @@ class HostShow(Show):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         host = self.app.client.read_scheduler("hosts", parsed_args.host)["host"]
-        return SHOW_COLUMNS, _row(host, SHOW_COLUMNS)
+        return row(_SHOW, _with_state(host))
 
 
-def _row(host: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...]:
-    fields = {**host, "state": _state(host)}
-    return tuple(_CELLS.get(name, OrEmpty)(fields[name]) for name in columns)
+def _with_state(host: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**host, "state": _state(host)}
 
 
 def _state(host: Mapping[str, Any]) -> str:

@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rtagent.cmd.base import List, Row, Rows, Show, Text
+from rtagent.cmd.base import List, Row, Rows, Show, Text, invalid
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
-from rtagent.errors import InvalidRequest
 from rtagent.model.event import EVENT_TYPES, VERSION
 from rtagent.rpc import schemas, topics
 from rtagent.rpc.reference import reference
@@ -66,7 +65,7 @@ class SchemaShow(Show):
         method = methods.get(parsed_args.method)
         if method is None:
             rule = f"no method of the topic {parsed_args.topic}; there are {', '.join(methods)}"
-            raise _unknown(parsed_args.method, rule)
+            raise invalid("schema show", parsed_args.method, rule)
         return ("method", "effect", "arguments", "reply", "errors"), (
             method.name,
             method.effect,
@@ -90,17 +89,13 @@ def _event(name: str) -> Row:
     """Return what is shown of a type of events. :raises InvalidRequest: there is no such type."""
     type_ = EVENT_TYPES.get(name)
     if type_ is None:
-        raise _unknown(name, f"no type of events; there are {', '.join(EVENT_TYPES)}")
+        raise invalid("schema show", name, f"no type of events; there are {', '.join(EVENT_TYPES)}")
     return ("type", "meaning", "version", "schema"), (
         type_.name,
         type_.meaning,
         VERSION,
         Document(schemas.event(type_)),
     )
-
-
-def _unknown(name: str, rule: str) -> InvalidRequest:
-    return InvalidRequest(method="schema show", errors=[{"path": name, "message": rule}])
 
 
 def _with_topic(parser: argparse.ArgumentParser, *more: str) -> argparse.ArgumentParser:

@@ -16,43 +16,47 @@ import msgspec
 from oslo_context.context import RequestContext
 
 from rtagent.cmd import server_request
-from rtagent.cmd.base import Action, Cells, List, Row, Rows, Show, row, rows, with_dry_run
+from rtagent.cmd.base import (
+    Action,
+    List,
+    Row,
+    Rows,
+    Show,
+    columns,
+    invalid,
+    row,
+    rows,
+    with_dry_run,
+)
+from rtagent.cmd.client import Client
 from rtagent.cmd.exit_codes import Exit, exit_code
 from rtagent.cmd.output import KeyValues, OrEmpty, timestamp
 from rtagent.conductor.conductor import Conductor
-from rtagent.conductor.errors import ServerConflict, ServerNotFound
+from rtagent.conductor.errors import OperationNotFound, ServerConflict, ServerNotFound
 from rtagent.conductor.opening import open_conductor, open_records
+from rtagent.conductor.operations import TABLES
 from rtagent.conductor.progress import progress_of
 from rtagent.embedded import SystemClock
-from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.errors import RtAgentError
 from rtagent.model.server import Server, ServerOperation
 from rtagent.rpc.roles import CONDUCTOR
 
-
-def _host(server: Server) -> Any:
-    return OrEmpty(server.place and server.place.host)
-
-
-_LIST_COLUMNS: Cells = {
-    "uuid": lambda server: server.uuid,
-    "name": lambda server: server.name,
-    "vm_state": lambda server: server.vm_state,
-    "task_state": lambda server: OrEmpty(server.task_state),
-    "host": _host,
-    "vcpus": lambda server: server.spec.flavor.vcpus,
-    "memory_mb": lambda server: server.spec.flavor.memory_mb,
-    "operation": lambda server: OrEmpty(server.operation_uuid),
-}
-_SHOW_COLUMNS: Cells = {
-    **_LIST_COLUMNS,
-    "flavor": lambda server: KeyValues(msgspec.to_builtins(server.spec.flavor)),
-    "claim": lambda server: OrEmpty(server.place and server.place.claim["uuid"]),
-    "source_host": lambda server: OrEmpty(server.move and server.move.source.host),
-    "migration": lambda server: OrEmpty(server.move and server.move.migration.uuid),
-    "project_id": lambda server: OrEmpty(server.spec.project_id),
-    "user_id": lambda server: OrEmpty(server.spec.user_id),
-    "created_at": lambda server: timestamp(server.created_at.isoformat()),
-    "updated_at": lambda server: timestamp(server.updated_at.isoformat()),
+_LIST = columns(
+    *("uuid", "name", "vm_state", "task_state", "host=place.host", "vcpus=spec.flavor.vcpus"),
+    *("memory_mb=spec.flavor.memory_mb", "operation=operation_uuid"),
+    **dict.fromkeys(("task_state", "host", "operation"), OrEmpty),
+)
+_SHOW = {
+    **_LIST,
+    **columns(
+        *("flavor=spec.flavor", "claim=place.claim.uuid", "source_host=move.source.host"),
+        *("migration=move.migration.uuid", "project_id=spec.project_id", "user_id=spec.user_id"),
+        *("created_at", "updated_at"),
+        default=OrEmpty,
+        flavor=lambda flavor: KeyValues(msgspec.to_builtins(flavor)),
+        created_at=timestamp,
+        updated_at=timestamp,
+    ),
 }
 
 
@@ -62,7 +66,7 @@ class ServerList(List):
     nouns = "servers"
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        return rows(_LIST_COLUMNS, open_records(self.app.client.settings).servers())
+        return rows(_LIST, open_records(self.app.client.settings).servers())
 
 
 class ServerShow(Show):
@@ -73,7 +77,7 @@ class ServerShow(Show):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         servers = open_records(self.app.client.settings).servers()
-        return row(_SHOW_COLUMNS, find(servers, parsed_args.server))
+        return row(_SHOW, find(servers, parsed_args.server))
 
 
 class Working:
@@ -132,7 +136,7 @@ class Operation(Show, Working):
         with self.conductor() as conductor:
             server = self.operate(conductor, parsed_args)
         assert server is not None
-        return row(_SHOW_COLUMNS, server)
+        return row(_SHOW, server)
 
     @abstractmethod
     def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
@@ -184,8 +188,7 @@ class ServerDelete(Action, Working):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         reason = parsed_args.reason
         if parsed_args.force != (reason is not None):
-            mistake = {"path": "--reason", "message": "give --force and --reason together"}
-            raise InvalidRequest(method="server delete", errors=[mistake])
+            raise invalid("server delete", "--reason", "give --force and --reason together")
         if parsed_args.dry_run:
             self._show(parsed_args.server, parsed_args.force)
             return
@@ -248,6 +251,73 @@ class ServerResume(Action, Working):
         return next(iter(codes), Exit.OK)
 
 
+def _host(operation: ServerOperation) -> Any:
+    source = progress_of(operation.progress).source
+    return OrEmpty(source and source.host)
+
+
+def _owed(client: Client) -> list[ServerOperation]:
+    found = open_records(client.settings).operations(running=True)
+    return [each for each in found if TABLES[each.kind].alone]
+
+
+_OWED = {
+    **columns("operation=uuid", "kind", "server=server_uuid"),
+    "host": _host,
+    **columns("step", "since=created_at", since=timestamp),
+    "reason": lambda owed: OrEmpty(progress_of(owed.progress).reason),
+    **columns("error=error.message", error=OrEmpty),
+}
+
+
+class ServerOwedList(List):
+    """List what is owed to hosts that did not answer, oldest first. `server resume` ends it."""
+
+    nouns = "owed operations"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        return rows(_OWED, _owed(self.app.client))
+
+
+class ServerOwedDrop(Action, Working):
+    """Give up what is owed to a host that will never be back.
+
+    If the host comes back nevertheless, the guest and its claim are still there.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("operation", metavar="OPERATION", help="Its uuid: server owed list.")
+        parser.add_argument("--reason", metavar="TEXT", required=True, help="Why; it is logged.")
+        return with_dry_run(parser, "give up")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.dry_run:
+            self._show(parsed_args.operation)
+            return
+        with self.conductor() as conductor:
+            dropped = conductor.drop_owed(parsed_args.operation, parsed_args.reason)
+        self.app.LOG.warning(
+            "%s of server %s at %s was dropped: %s",
+            dropped.kind,
+            dropped.server_uuid,
+            _host(dropped),
+            parsed_args.reason,
+        )
+
+    def _show(self, uuid: str) -> None:
+        """Log what would be given up. :raises OperationNotFound:"""
+        found = next((each for each in _owed(self.app.client) if each.uuid == uuid), None)
+        if found is None:
+            raise OperationNotFound(operation_uuid=uuid)
+        host, at_work = _host(found), found.owner is not None
+        self.app.LOG.info(
+            "%s of server %s at %s would be given up%s",
+            *(found.kind, found.server_uuid, host),
+            ", when the conductor that works on it stops" if at_work else "",
+        )
+
+
 def find(servers: Sequence[Server], wanted: str) -> Server:
     """Return the server with a uuid, or the only one with a name.
 
@@ -257,8 +327,7 @@ def find(servers: Sequence[Server], wanted: str) -> Server:
     found = found or [each for each in servers if wanted == each.name]
     if len(found) > 1:
         uuids = ", ".join(each.uuid for each in found)
-        mistake = {"path": "SERVER", "message": f"several servers have this name: {uuids}"}
-        raise InvalidRequest(method="server", errors=[mistake])
+        raise invalid("server", "SERVER", f"several servers have this name: {uuids}")
     if not found:
         raise ServerNotFound(server_uuid=wanted)
     return found[0]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from abc import abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
 
 from rtagent.cmd import server_request
+from rtagent.cmd.base import invalid
 from rtagent.cmd.server import Operation, find, with_server
 from rtagent.conductor.conductor import Conductor
-from rtagent.errors import InvalidRequest
 from rtagent.model.server import Server
 
 
 class _OfServer(Operation):
     """An operation on a server that exists."""
+
+    operation: ClassVar[Callable[[Conductor, str], Server | None]]
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return with_server(super().get_parser(prog_name))
@@ -21,11 +24,11 @@ class _OfServer(Operation):
     def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
         return self.change(conductor, find(conductor.servers(), args.server), args)
 
-    @abstractmethod
     def change(
         self, conductor: Conductor, server: Server, args: argparse.Namespace
     ) -> Server | None:
         """Work on the operation."""
+        return type(self).operation(conductor, server.uuid)
 
 
 class _ToHost(_OfServer):
@@ -58,27 +61,20 @@ class ServerResize(_OfServer):
     ) -> Server | None:
         flavor = server_request.new_flavor(args, server.spec.flavor)
         if flavor == server.spec.flavor:
-            mistake = {"path": "flavor", "message": "give at least one option that changes it"}
-            raise InvalidRequest(method="server resize", errors=[mistake])
+            raise invalid("server resize", "flavor", "give at least one option that changes it")
         return conductor.resize(server.uuid, flavor)
 
 
 class ServerConfirm(_OfServer):
     """End a resize or migration: release what the server had before."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
-        return conductor.confirm(server.uuid)
+    operation = Conductor.confirm
 
 
 class ServerRevert(_OfServer):
     """Return a resized or migrated server to its former flavor and host."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
-        return conductor.revert(server.uuid)
+    operation = Conductor.revert
 
 
 class ServerMigrate(_ToHost):
@@ -124,10 +120,7 @@ class ServerEvacuate(_ToHost):
 class ServerShelve(_OfServer):
     """Shelve a server: stop it, and release all its resources on the host."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
-        return conductor.shelve(server.uuid)
+    operation = Conductor.shelve
 
 
 class ServerUnshelve(_ToHost):
@@ -142,16 +135,10 @@ class ServerUnshelve(_ToHost):
 class ServerStart(_OfServer):
     """Start a stopped server."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
-        return conductor.start(server.uuid)
+    operation = Conductor.start
 
 
 class ServerStop(_OfServer):
     """Stop a server. It keeps its claim."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
-        return conductor.stop(server.uuid)
+    operation = Conductor.stop

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from lxml import etree
 
-from rtagent.cmd.claim_request import FLAVOR, fields, mapping, pair
+from rtagent.cmd.base import invalid
+from rtagent.cmd.claim_request import FLAVOR, add_fields, fields, hints, mapping, pair
 from rtagent.errors import InvalidRequest
 from rtagent.model.converter import Converter
 from rtagent.model.flavor import Flavor
@@ -38,8 +39,7 @@ _PATHS = {
 def add_flavor(parser: argparse.ArgumentParser) -> None:
     """Add the options of a flavor."""
     group = parser.add_argument_group("flavor")
-    for option, (metavar, kind, text) in FLAVOR.items():
-        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+    add_fields(group, FLAVOR)
     group.add_argument(
         "--property",
         action="append",
@@ -88,7 +88,7 @@ def request(args: argparse.Namespace) -> RequestSpec:
         "flavor": {**fields(args, FLAVOR), **mapping("extra_specs", "--property", args.property)},
         "image": mapping("properties", "--image-property", args.image_property),
         "is_bfv": args.volume_backed,
-        "scheduler_hints": _hints(args.hint or ()),
+        "scheduler_hints": hints(args.hint or ()),
     }
     for name, value in (
         ("project_id", args.project),
@@ -122,20 +122,7 @@ def domain_document(args: argparse.Namespace) -> str | None:
     try:
         return etree.tostring(parse(Path(args.domain).read_bytes()), encoding="unicode")
     except (OSError, BadDocument) as error:
-        mistake = {"path": "--domain", "message": f"cannot be read: {error}"}
-        raise InvalidRequest(method="server build", errors=[mistake]) from error
-
-
-def _hints(pairs: Any) -> dict[str, Any]:
-    """Return the hints: a text, or a list of texts for a key that was given more than once."""
-    hints: dict[str, Any] = {}
-    for key, value in pairs:
-        known = hints.get(key)
-        if known is None:
-            hints[key] = value
-        else:
-            hints[key] = [*(known if isinstance(known, list) else [known]), value]
-    return hints
+        raise invalid("server build", "--domain", f"cannot be read: {error}") from error
 
 
 def _checked(method: str, document: Mapping[str, Any], type_: Any, root: str) -> Any:

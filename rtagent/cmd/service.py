@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
-from rtagent.cmd.base import Action, List, Rows
+from rtagent.cmd.base import Action, List, Rows, columns, rows
 from rtagent.cmd.output import OrEmpty, YesNo, timestamp
 from rtagent.ports import Service
 
-COLUMNS = (
-    "host",
-    "binary",
-    "state",
-    "last_seen_up",
-    "disabled",
-    "disabled_reason",
-    "forced_down",
+_COLUMNS = columns(
+    *("host", "binary", "state", "last_seen_up", "disabled", "disabled_reason", "forced_down"),
     "version",
+    last_seen_up=timestamp,
+    disabled=YesNo,
+    disabled_reason=OrEmpty,
+    forced_down=YesNo,
 )
 
 
@@ -35,9 +31,12 @@ class ServiceList(List):
         down_time = self.app.client.settings.default.service_down_time
         database = self.app.client.database
         services, now = database.services(), database.now()
-        return COLUMNS, [
-            _row(service, is_up(service.last_seen_up, now, down_time)) for service in services
-        ]
+
+        def state(service: Service) -> str:
+            up = is_up(service.last_seen_up, now, down_time) and not service.forced_down
+            return "up" if up else "down"
+
+        return rows({**_COLUMNS, "state": state}, services)
 
 
 class ServiceDisable(Action):
@@ -100,17 +99,3 @@ def is_up(seen: datetime | None, now: datetime, down_time: float) -> bool:
     :param down_time: seconds without a heartbeat after which a service is down.
     """
     return seen is not None and abs(now - seen) < timedelta(seconds=down_time)
-
-
-def _row(service: Service, alive: bool) -> Sequence[Any]:
-    seen, up = service.last_seen_up, alive and not service.forced_down
-    return (
-        service.host,
-        service.binary,
-        "up" if up else "down",
-        timestamp(seen.isoformat() if seen else None),
-        YesNo(service.disabled),
-        OrEmpty(service.disabled_reason),
-        YesNo(service.forced_down),
-        service.version,
-    )

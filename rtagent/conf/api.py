@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 
-GROUP = "api"
 
-OPTS = [
-    cfg.StrOpt(
-        "address",
+class Api(Group, frozen=True, kw_only=True):
+    """[api]. :ivar page_url: None: see `rtagent.api.address.page_url`."""
+
+    address: str = option(
+        cfg.StrOpt,
         default="$state_path/rtagent.sock",
         help="""
 The address on which the read API listens: the path of a unix socket; ``127.0.0.1:PORT`` for a
@@ -22,9 +23,9 @@ metrics scraper on this host; or another IP address and a port, as ``0.0.0.0:877
 Over the socket, root, the daemon's own user and those of ``readers`` can read all claims. A
 loopback port can be read by every local user, unless ``tokens_file`` is set.
 """,
-    ),
-    cfg.ListOpt(
-        "readers",
+    )
+    readers: Sequence[str] | None = option(
+        cfg.ListOpt,
         mutable=True,
         help="""
 The users and groups who may read over the unix socket, besides root and the daemon's own user. A
@@ -33,9 +34,9 @@ ids. Unset: the group of the daemon, so that operators who belong to it can read
 that, and lets every user open the socket: others get the status 403. The directory of the socket
 must be accessible to the readers, too. It is for the sockets of the agent and of the scheduler.
 """,
-    ),
-    cfg.URIOpt(
-        "page_url",
+    )
+    page_url: str | None = option(
+        cfg.URIOpt,
         schemes=("http", "https"),
         max_length=255,
         mutable=True,
@@ -46,39 +47,24 @@ The URL at which browsers reach the pages of this agent. The agent reports it, a
 that of a proxy before ``address``. Unset: ``https``, the port of ``address``, and its IP address or
 ``my_ip``; nothing if ``address`` can only be reached on this host.
 """,
-    ),
-    cfg.StrOpt(
-        "tls_cert",
+    )
+    tls_cert: str | None = option(
+        cfg.StrOpt,
         help="""
 The PEM file with the certificate of the read API, and the certificates that sign it. It is for TCP
 addresses, of the agent and of the scheduler. SIGHUP reads it again.
 """,
-    ),
-    cfg.StrOpt(
-        "tls_key",
+    )
+    tls_key: str | None = option(
+        cfg.StrOpt,
         help="""
 The PEM file with the key of ``tls_cert``, without a password.
 """,
-    ),
-    cfg.StrOpt(
-        "tokens_file",
+    )
+    tokens_file: str | None = option(
+        cfg.StrOpt,
         help="""
 The file with the tokens that may read over TCP: ``rtagent token create`` adds one. It has only
 their digests. SIGHUP reads it again. Tokens are not needed on a unix socket.
 """,
-    ),
-]
-
-
-class Api(Value, frozen=True, kw_only=True):
-    """:ivar address: a path, or ``address:port``. :ivar readers: users, and groups after an ``@``;
-    None: the daemon's group. :ivar page_url: of the pages, for browsers; None: see
-    `rtagent.api.address.page_url`. The others are files, or None.
-    """
-
-    address: str
-    readers: Sequence[str] | None = None
-    page_url: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tokens_file: str | None = None
+    )

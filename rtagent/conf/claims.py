@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 from rtagent.model.pci_policy import DeviceOrder
 
-GROUP = "claims"
 
-OPTS = [
-    cfg.IntOpt(
-        "claim_expiry_time",
+class Claims(Group, frozen=True, kw_only=True):
+    """[claims]. Times are in seconds."""
+
+    claim_expiry_time: int = option(
+        cfg.IntOpt,
         default=300,
         min=10,
         mutable=True,
@@ -20,9 +21,9 @@ The lease of a claim in state ``building`` or ``incoming``, in seconds; at least
 needs more time renews the claim. When the lease has lapsed, the claim ends as soon as a complete
 audit has found no domain for it.
 """,
-    ),
-    cfg.IntOpt(
-        "operation_retention",
+    )
+    operation_retention: int = option(
+        cfg.IntOpt,
         default=86400,
         min=20,
         mutable=True,
@@ -32,9 +33,9 @@ The time for which the outcome of a call is kept, in seconds; at least 20, and a
 recorded answer and is not executed again. Released claims and finished migrations are kept for the
 same time. Only the time for which the node's agent runs is counted, so a wrong clock has no effect.
 """,
-    ),
-    cfg.BoolOpt(
-        "same_host_resize_reuse",
+    )
+    same_host_resize_reuse: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -48,9 +49,9 @@ Count only the larger of the two claims that an instance has while it is resized
 In both cases the new claim reuses the devices that the instance has already, unless
 ``same_host_device_reuse`` is false.
 """,
-    ),
-    cfg.BoolOpt(
-        "same_host_device_reuse",
+    )
+    same_host_device_reuse: bool = option(
+        cfg.BoolOpt,
         default=True,
         mutable=True,
         help="""
@@ -61,9 +62,9 @@ assigned resources.
 * False: the new claim gets devices that no claim has. A resize needs the devices of both claims at
   the same time, as in Nova.
 """,
-    ),
-    cfg.BoolOpt(
-        "judge_amounts",
+    )
+    judge_amounts: bool = option(
+        cfg.BoolOpt,
         default=True,
         mutable=True,
         help="""
@@ -73,9 +74,9 @@ False: these amounts are counted and published, and Placement alone decides on t
 follows allocations in Placement may then differ from them in VCPU, PCPU, MEMORY_MB and DISK_GB.
 Dedicated CPUs, NUMA cells, pages, devices and assigned resources are judged in both cases.
 """,
-    ),
-    cfg.StrOpt(
-        "device_order",
+    )
+    device_order: DeviceOrder = option(
+        cfg.StrOpt,
         default="first",
         choices=[
             ("first", "the lowest addresses"),
@@ -85,16 +86,4 @@ Dedicated CPUs, NUMA cells, pages, devices and assigned resources are judged in 
         help="""
 Which of several PCI devices a claim gets that are equal for its guest.
 """,
-    ),
-]
-
-
-class Claims(Value, frozen=True, kw_only=True):
-    """:ivar claim_expiry_time: seconds. :ivar operation_retention: seconds."""
-
-    claim_expiry_time: int
-    operation_retention: int
-    same_host_resize_reuse: bool
-    same_host_device_reuse: bool
-    judge_amounts: bool
-    device_order: DeviceOrder
+    )

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from rtagent.conf.options import Group, option
 from rtagent.conf.types import CpuSet, Items, StandardTrait
-from rtagent.model.base import Value
 
-GROUP = "compute"
 #: The beginning of the traits of image formats.
 IMAGE_TYPE = "COMPUTE_IMAGE_TYPE_"
 
-OPTS = [
-    cfg.IntOpt(
-        "resource_provider_association_refresh",
+
+class Compute(Group, frozen=True, kw_only=True):
+    """[compute]."""
+
+    resource_provider_association_refresh: int = option(
+        cfg.IntOpt,
         default=300,
         min=0,
         mutable=True,
@@ -28,9 +30,9 @@ interval is shortened at random by up to a half each time, so that the agents of
 send their requests at the same moment. 0: read the records once, and afterwards only after a
 conflict.
 """,
-    ),
-    cfg.IntOpt(
-        "consecutive_build_service_disable_threshold",
+    )
+    consecutive_build_service_disable_threshold: int = option(
+        cfg.IntOpt,
         default=10,
         min=0,
         mutable=True,
@@ -39,9 +41,9 @@ The number of failed builds in a row at which the agent disables its service, so
 selects other hosts. A good build does not enable it again: ``rtagent service enable`` does. After
 that, as many builds may fail as before. 0: failed builds are counted, and disable nothing.
 """,
-    ),
-    cfg.Opt(
-        "cpu_shared_set",
+    )
+    cpu_shared_set: frozenset[int] | None = option(
+        cfg.Opt,
         type=CpuSet(),
         mutable=True,
         help="""
@@ -52,9 +54,9 @@ range that an earlier entry included: ``0-3,^1,8``. They are the inventory of re
 Unset: all online CPUs, or none if ``cpu_dedicated_set`` is set. Every CPU must exist, be online and
 be in only one of the two sets.
 """,
-    ),
-    cfg.Opt(
-        "cpu_dedicated_set",
+    )
+    cpu_dedicated_set: frozenset[int] | None = option(
+        cfg.Opt,
         type=CpuSet(),
         mutable=True,
         help="""
@@ -64,9 +66,9 @@ guest is pinned to host CPUs.
 
 If a CPU leaves the set or the host while a guest is pinned to it, the guest keeps it.
 """,
-    ),
-    cfg.Opt(
-        "image_type_exclude_list",
+    )
+    image_type_exclude_list: Sequence[str] = option(
+        cfg.Opt,
         default=[],
         type=Items(StandardTrait(IMAGE_TYPE, implied=IMAGE_TYPE)),
         mutable=True,
@@ -75,9 +77,9 @@ Image formats that guests of this host must not have, though libvirt supports th
 Ceph or LVM, or ``raw`` on a slow network, for example. Their traits (``COMPUTE_IMAGE_TYPE_QCOW2``)
 are not published.
 """,
-    ),
-    cfg.BoolOpt(
-        "packing_host_numa_cells_allocation_strategy",
+    )
+    packing_host_numa_cells_allocation_strategy: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -86,9 +88,9 @@ The order in which the NUMA cells of the host are tried for a guest.
 * True: the most used cell first, so that whole cells stay free.
 * False: the least used cell first.
 """,
-    ),
-    cfg.StrOpt(
-        "provider_config_location",
+    )
+    provider_config_location: str = option(
+        cfg.StrOpt,
         default="/etc/rtagent/provider_config/",
         mutable=True,
         help="""
@@ -99,19 +101,4 @@ not exist, or an empty value: nothing is added.
 The files are read at the start and at each reload. A mistake in one of them stops the start; at a
 reload the files that were read before stay in force.
 """,
-    ),
-]
-
-
-class Compute(Value, frozen=True, kw_only=True):
-    """:ivar resource_provider_association_refresh: seconds; 0: never.
-    :ivar cpu_shared_set: and cpu_dedicated_set: host CPUs, or None if the option is unset.
-    """
-
-    resource_provider_association_refresh: int
-    consecutive_build_service_disable_threshold: int
-    cpu_shared_set: frozenset[int] | None
-    cpu_dedicated_set: frozenset[int] | None
-    image_type_exclude_list: Sequence[str]
-    packing_host_numa_cells_allocation_strategy: bool
-    provider_config_location: str
+    )

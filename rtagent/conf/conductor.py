@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 
-GROUP = "conductor"
 
-OPTS = [
-    cfg.StrOpt(
-        "connection",
+class ConductorSettings(Group, frozen=True, kw_only=True):
+    """[conductor]. Times are in seconds."""
+
+    connection: str = option(
+        cfg.StrOpt,
         default="sqlite:///$state_path/conductor.sqlite",
         secret=True,
         help="""
@@ -19,9 +20,9 @@ The SQLAlchemy URL of the database of servers and operations, as ``[database] co
 The schema of an SQLite database is created at the first use. Conductors that share a database share
 their servers: each one can continue the unfinished operations of the others.
 """,
-    ),
-    cfg.StrOpt(
-        "host_uri",
+    )
+    host_uri: str = option(
+        cfg.StrOpt,
         default="qemu+ssh://{host}/system",
         regex=r"^[a-z+]+://.*\{host\}.*$",
         help="""
@@ -30,26 +31,26 @@ the name of the host, which is ``[DEFAULT] host`` of its agent.
 
 For simulated hosts: ``test:///var/lib/hosts/{host}.xml``.
 """,
-    ),
-    cfg.StrOpt(
-        "migration_uri",
+    )
+    migration_uri: str | None = option(
+        cfg.StrOpt,
         regex=r"^[a-z+]+://.*\{host\}.*$",
         help="""
 The libvirt URI by which the source of a live migration reaches its destination. Unset: that of
 ``host_uri``.
 """,
-    ),
-    cfg.IntOpt(
-        "max_attempts",
+    )
+    max_attempts: int = option(
+        cfg.IntOpt,
         default=3,
         min=1,
         max=100,
         help="""
 The number of hosts that are tried for one build or move, from 1 to 100.
 """,
-    ),
-    cfg.FloatOpt(
-        "host_timeout",
+    )
+    host_timeout: float = option(
+        cfg.FloatOpt,
         default=60.0,
         min=1.0,
         help="""
@@ -57,27 +58,27 @@ The time for which a call to one agent, scheduler or hypervisor is repeated whil
 or is not ready, in seconds; at least 1. After it, another host is tried, or the operation stops and
 can be resumed.
 """,
-    ),
-    cfg.FloatOpt(
-        "operation_timeout",
+    )
+    operation_timeout: float = option(
+        cfg.FloatOpt,
         default=3600.0,
         min=10.0,
         help="""
 The time after which an operation repeats no call any more, in seconds; at least 10. Then it is
 undone, or it stops and can be resumed.
 """,
-    ),
-    cfg.FloatOpt(
-        "lease_renew_interval",
+    )
+    lease_renew_interval: float = option(
+        cfg.FloatOpt,
         default=60.0,
         min=1.0,
         help="""
 The interval at which the lease of a claim is renewed while disks are made ready or copied, in
 seconds; at least 1. It must be less than half of ``[claims] claim_expiry_time`` of the agents.
 """,
-    ),
-    cfg.FloatOpt(
-        "takeover_time",
+    )
+    takeover_time: float = option(
+        cfg.FloatOpt,
         default=45.0,
         min=1.0,
         help="""
@@ -86,36 +87,20 @@ in seconds; at least 1. It must be longer than libvirt's daemons keep the sessio
 does not answer, ``keepalive_interval * (keepalive_count + 1)`` of their configuration: 30 seconds
 by default.
 """,
-    ),
-    cfg.FloatOpt(
-        "shutdown_timeout",
+    )
+    shutdown_timeout: float = option(
+        cfg.FloatOpt,
         default=60.0,
         min=0.0,
         help="""
 The time that a guest gets to shut down before it is switched off, in seconds.
 """,
-    ),
-    cfg.FloatOpt(
-        "migration_timeout",
+    )
+    migration_timeout: float = option(
+        cfg.FloatOpt,
         default=1800.0,
         min=10.0,
         help="""
 The time after which a live migration is aborted, in seconds; at least 10.
 """,
-    ),
-]
-
-
-class ConductorSettings(Value, frozen=True, kw_only=True):
-    """:ivar host_uri: with ``{host}``. :ivar migration_uri: None: the same."""
-
-    connection: str
-    host_uri: str
-    migration_uri: str | None
-    max_attempts: int
-    host_timeout: float
-    operation_timeout: float
-    lease_renew_interval: float
-    takeover_time: float
-    shutdown_timeout: float
-    migration_timeout: float
+    )

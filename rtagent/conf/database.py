@@ -1,16 +1,17 @@
-"""[database]: the database of claims."""
+"""[database] and [events]: the database of claims, and the events in it."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 
-GROUP = "database"
 
-OPTS = [
-    cfg.StrOpt(
-        "connection",
+class Database(Group, frozen=True, kw_only=True):
+    """[database]."""
+
+    connection: str = option(
+        cfg.StrOpt,
         default="sqlite:///$state_path/rtagent.sqlite",
         secret=True,
         help="""
@@ -20,9 +21,9 @@ The default is an embedded database in a file of the state directory; its schema
 first start. For ``postgresql+psycopg://USER:PASSWORD@HOST/NAME`` and ``mysql+pymysql://...``,
 create or upgrade the schema with ``rtagent db sync``.
 """,
-    ),
-    cfg.IntOpt(
-        "operation_timeout",
+    )
+    operation_timeout: int = option(
+        cfg.IntOpt,
         default=5,
         min=1,
         max=300,
@@ -31,9 +32,9 @@ The time limit of one database operation in seconds, from 1 to 300. It sets the 
 connections, statements and locks. When the database does not answer a claim in time, the caller
 gets a retriable error.
 """,
-    ),
-    cfg.BoolOpt(
-        "require_durability",
+    )
+    require_durability: bool = option(
+        cfg.BoolOpt,
         default=True,
         help="""
 Refuse a database that may lose committed claims when its server or its host fails.
@@ -47,13 +48,24 @@ PostgreSQL needs ``fsync``, ``full_page_writes`` and logged tables; the agent it
 ``innodb_flush_log_at_trx_commit = 1``, ``innodb_doublewrite`` and, with a binary log,
 ``sync_binlog = 1``. SQLite needs a file system on which it can use its write-ahead log.
 """,
-    ),
-]
+    )
 
 
-class Database(Value, frozen=True, kw_only=True):
-    """:ivar operation_timeout: seconds."""
+class Events(Group, frozen=True, kw_only=True):
+    """[events]."""
 
-    connection: str
-    operation_timeout: int
-    require_durability: bool
+    kept: int = option(
+        cfg.IntOpt,
+        default=10_000,
+        min=1000,
+        max=1_000_000,
+        help="""
+How many of the last events of the node stay in the database.
+
+Notifications that the message broker has not accepted yet, and readers of ``/events`` that come
+back later, find events among these. Older ones are removed, also if they were not published: then
+the metric ``rtagent_events_dropped_total`` counts them. An event takes less than 1 KiB.
+
+A change takes effect at the next start.
+""",
+    )

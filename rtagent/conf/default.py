@@ -5,23 +5,54 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import netutils
 
+from rtagent.conf.options import Group, option
 from rtagent.conf.types import HugePages, ReservedPages
-from rtagent.model.base import Value
-
-GROUP = "DEFAULT"
 
 #: The largest allocation ratio; also the largest one in a caller's limits.
 MAX_RATIO = 1_000_000
 #: Seconds between two periodic audits if ``update_resources_interval`` is 0.
 AUDIT_INTERVAL = 60.0
 
-OPTS = [
-    cfg.HostDomainOpt(
-        "host",
+
+def _ratio(name: str, what: str) -> Any:
+    return option(
+        cfg.FloatOpt,
+        min=0.0,
+        max=MAX_RATIO,
+        mutable=True,
+        help=f"""
+How many times {what} can be allocated to guests; at most 1,000,000.
+
+Unset or 0.0: the ratio in the node's record applies, or ``initial_{name}_allocation_ratio`` if the
+record has none yet.
+""",
+    )
+
+
+def _initial_ratio(name: str, default: float) -> Any:
+    return option(
+        cfg.FloatOpt,
+        default=default,
+        min=0.000001,
+        max=MAX_RATIO,
+        mutable=True,
+        help=f"""
+The ``{name}_allocation_ratio`` of a node whose record has none, that is, of a new node. From
+0.000001 to 1,000,000.
+""",
+    )
+
+
+class Default(Group, frozen=True, kw_only=True):
+    """[DEFAULT]."""
+
+    host: str = option(
+        cfg.HostDomainOpt,
         default=socket.gethostname(),
         sample_default="<the machine's host name>",
         help="""
@@ -30,15 +61,15 @@ The name of this service: of its RPC server, its heartbeat and its claims.
 It must be unique in the cloud. It may be the name of the machine, but it need not be: the
 hypervisor is identified by libvirt's host name and by the uuid in ``state_path``/compute_id.
 """,
-    ),
-    cfg.HostAddressOpt(
-        "my_ip",
+    )
+    my_ip: str = option(
+        cfg.HostAddressOpt,
         default=netutils.get_my_ipv4(),
         sample_default="<the address of the default route's interface>",
         help="The address of this host on the management network. It is part of the node's record.",
-    ),
-    cfg.StrOpt(
-        "state_path",
+    )
+    state_path: str = option(
+        cfg.StrOpt,
         default="/var/lib/rtagent",
         help="""
 The state directory: the node's identity (compute_id), the embedded database and the socket of the
@@ -47,17 +78,17 @@ read API. An absolute path.
 A directory serves one agent; a second agent is refused. The directory is created if it does not
 exist. A directory that belongs to another user, or to which every user can write, is refused.
 """,
-    ),
-    cfg.StrOpt(
-        "instances_path",
+    )
+    instances_path: str = option(
+        cfg.StrOpt,
         default="$state_path/instances",
         help="""
 The directory of the guests' disks; an absolute path. The size of the file system that contains it
 is the inventory of resource class DISK_GB.
 """,
-    ),
-    cfg.StrOpt(
-        "lock_path",
+    )
+    lock_path: str = option(
+        cfg.StrOpt,
         default="/run/rtagent",
         help="""
 The directory of the lock that keeps a second agent off the same hypervisor, even if that agent has
@@ -68,9 +99,9 @@ It must exist, and belong to root or to the agent's user. systemd-tmpfiles creat
 directory to which every user can write, such as /run/lock, is refused: any user could hold the
 lock there.
 """,
-    ),
-    cfg.IntOpt(
-        "update_resources_interval",
+    )
+    update_resources_interval: int = option(
+        cfg.IntOpt,
         default=0,
         mutable=True,
         help="""
@@ -80,9 +111,9 @@ further audits.
 * 0: the default interval of 60 seconds
 * below 0: no periodic audits, only those that events and callers start
 """,
-    ),
-    cfg.IntOpt(
-        "report_interval",
+    )
+    report_interval: int = option(
+        cfg.IntOpt,
         default=10,
         min=1,
         mutable=True,
@@ -90,9 +121,9 @@ further audits.
 The interval between two heartbeats of this service in the database in seconds; at least 1. The
 agent checks its own RPC server at the same interval.
 """,
-    ),
-    cfg.IntOpt(
-        "service_down_time",
+    )
+    service_down_time: int = option(
+        cfg.IntOpt,
         default=60,
         min=2,
         mutable=True,
@@ -104,9 +135,9 @@ An agent on another machine takes a node over after it has watched for this time
 heartbeat of the node's agent. The time must be more than the ``report_interval`` of all agents of a
 database.
 """,
-    ),
-    cfg.StrOpt(
-        "default_availability_zone",
+    )
+    default_availability_zone: str = option(
+        cfg.StrOpt,
         default="nova",
         mutable=True,
         help="""
@@ -114,9 +145,9 @@ The availability zone of hosts whose aggregates name none.
 
 Read by the scheduler.
 """,
-    ),
-    cfg.ListOpt(
-        "compute_monitors",
+    )
+    compute_monitors: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         help="""
@@ -131,23 +162,23 @@ The monitors that measure the host each ``report_interval``. The metrics are in 
 
 Other packages add monitors as entry points of ``rtagent.compute.monitors``.
 """,
-    ),
-    cfg.IntOpt(
-        "reserved_host_memory_mb",
+    )
+    reserved_host_memory_mb: int = option(
+        cfg.IntOpt,
         default=512,
         min=0,
         mutable=True,
         help="The memory that is reserved for the host, in MB.",
-    ),
-    cfg.IntOpt(
-        "reserved_host_disk_mb",
+    )
+    reserved_host_disk_mb: int = option(
+        cfg.IntOpt,
         default=0,
         min=0,
         mutable=True,
         help="The disk space that is reserved for the host, in MB.",
-    ),
-    cfg.IntOpt(
-        "reserved_host_cpus",
+    )
+    reserved_host_cpus: int = option(
+        cfg.IntOpt,
         default=0,
         min=0,
         mutable=True,
@@ -155,16 +186,16 @@ Other packages add monitors as entry points of ``rtagent.compute.monitors``.
 The number of physical CPUs that are reserved for the host. It cannot be combined with ``[compute]
 cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these sets instead.
 """,
-    ),
-    cfg.BoolOpt(
-        "allow_resize_to_same_host",
+    )
+    allow_resize_to_same_host: bool = option(
+        cfg.BoolOpt,
         default=False,
         help="""
 Let the conductor resize a server on the host that it is on, if the scheduler selects this host.
 """,
-    ),
-    cfg.MultiOpt(
-        "reserved_huge_pages",
+    )
+    reserved_huge_pages: Sequence[ReservedPages] | None = option(
+        cfg.MultiOpt,
         item_type=HugePages(),
         mutable=True,
         help="""
@@ -172,63 +203,13 @@ Huge pages that are reserved for the host: ``node:0,size:2048,count:64`` is 64 p
 NUMA cell 0. The size is in KiB, or has a unit (``1GB``). May be repeated, once for each cell and
 size.
 """,
-    ),
-    *(
-        cfg.FloatOpt(
-            f"{name}_allocation_ratio",
-            min=0.0,
-            max=MAX_RATIO,
-            mutable=True,
-            help=f"""
-How many times {what} can be allocated to guests; at most 1,000,000.
-
-Unset or 0.0: the ratio in the node's record applies, or ``initial_{name}_allocation_ratio`` if the
-record has none yet.
-""",
-        )
-        for name, what in (("cpu", "each CPU"), ("ram", "the memory"), ("disk", "the disk"))
-    ),
-    *(
-        cfg.FloatOpt(
-            f"initial_{name}_allocation_ratio",
-            default=default,
-            min=0.000001,
-            max=MAX_RATIO,
-            mutable=True,
-            help=f"""
-The ``{name}_allocation_ratio`` of a node whose record has none, that is, of a new node. From
-0.000001 to 1,000,000.
-""",
-        )
-        for name, default in (("cpu", 4.0), ("ram", 1.0), ("disk", 1.0))
-    ),
-]
-
-
-class Default(Value, frozen=True, kw_only=True):
-    """:ivar reserved_host_memory_mb: MB. :ivar reserved_host_disk_mb: MB."""
-
-    host: str
-    my_ip: str
-    state_path: str
-    instances_path: str
-    lock_path: str
-    update_resources_interval: int
-    report_interval: int
-    service_down_time: int
-    compute_monitors: Sequence[str]
-    default_availability_zone: str
-    reserved_host_memory_mb: int
-    reserved_host_disk_mb: int
-    reserved_host_cpus: int
-    allow_resize_to_same_host: bool
-    reserved_huge_pages: Sequence[ReservedPages] | None
-    cpu_allocation_ratio: float | None
-    ram_allocation_ratio: float | None
-    disk_allocation_ratio: float | None
-    initial_cpu_allocation_ratio: float
-    initial_ram_allocation_ratio: float
-    initial_disk_allocation_ratio: float
+    )
+    cpu_allocation_ratio: float | None = _ratio("cpu", "each CPU")
+    ram_allocation_ratio: float | None = _ratio("ram", "the memory")
+    disk_allocation_ratio: float | None = _ratio("disk", "the disk")
+    initial_cpu_allocation_ratio: float = _initial_ratio("cpu", 4.0)
+    initial_ram_allocation_ratio: float = _initial_ratio("ram", 1.0)
+    initial_disk_allocation_ratio: float = _initial_ratio("disk", 1.0)
 
     @property
     def audit_interval(self) -> float:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 from rtagent.pci.mdev import VGPU
 
-GROUP = "devices"
 
-OPTS = [
-    cfg.ListOpt(
-        "enabled_mdev_types",
+class Devices(Group, frozen=True, kw_only=True):
+    """[devices]."""
+
+    enabled_mdev_types: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         deprecated_name="enabled_vgpu_types",
@@ -24,14 +25,7 @@ The group ``[mdev_<type>]`` has the options of one type. With several types, eac
 ``device_addresses``; if one does not, only the first type is enabled, on every device that supports
 it.
 """,
-    ),
-]
-
-
-class Devices(Value, frozen=True, kw_only=True):
-    """:ivar enabled_mdev_types: as the operator wrote them."""
-
-    enabled_mdev_types: Sequence[str]
+    )
 
 
 def mdev_group(type_: str) -> str:

@@ -1,22 +1,54 @@
-"""[filter_scheduler]: the filters and weighers that select hosts."""
+"""[filter_scheduler] and [metrics]: the filters and weighers that select hosts, with Nova's names
+and meanings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from oslo_config import cfg
 
-from rtagent.conf import weight_multipliers
-from rtagent.conf.types import Ratios
-from rtagent.model.base import Value
-from rtagent.scheduler.guest_names import ARCHITECTURE_NAMES
-from rtagent.scheduler.options import DEFAULT_FILTERS, FilterOptions, MetricsOptions
+from rtagent.conf.options import Group, option
+from rtagent.conf.types import FiniteFloat, Ratios
 
-GROUP = "filter_scheduler"
+#: The filters that are enabled by default (Nova's).
+DEFAULT_FILTERS = (
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+)
+#: The names of architectures (Nova's).
+ARCHITECTURE_NAMES = (
+    *("alpha", "armv6", "armv7l", "armv7b", "aarch64", "cris", "i686", "ia64", "lm32", "m68k"),
+    *("microblaze", "microblazeel", "mips", "mipsel", "mips64", "mips64el", "openrisc"),
+    *("parisc", "parisc64", "ppc", "ppcle", "ppc64", "ppc64le", "ppcemb", "s390", "s390x", "sh4"),
+    *("sh4eb", "sparc", "sparc64", "unicore32", "x86_64", "xtensa", "xtensaeb"),
+)
 
-OPTS = [
-    cfg.IntOpt(
-        "host_subset_size",
+_OVERRIDE = """
+The same key in the metadata of a host's aggregates overrides the option for that host; the smallest
+value counts if there are several.
+"""
+
+
+def _multiplier(default: float, text: str, least: float | None = None) -> Any:
+    return option(
+        cfg.Opt,
+        type=FiniteFloat(min=least),
+        default=default,
+        mutable=True,
+        help=f"\n{text.strip()}\n{_OVERRIDE}",
+    )
+
+
+class FilterScheduler(Group, frozen=True, kw_only=True):
+    """[filter_scheduler]."""
+
+    host_subset_size: int = option(
+        cfg.IntOpt,
         default=1,
         min=1,
         mutable=True,
@@ -24,9 +56,9 @@ OPTS = [
 The host is selected at random among this number of best hosts. More than 1 makes it less likely
 that several schedulers select the same host at the same time. At least 1.
 """,
-    ),
-    cfg.IntOpt(
-        "max_io_ops_per_host",
+    )
+    max_io_ops_per_host: int = option(
+        cfg.IntOpt,
         default=8,
         min=0,
         mutable=True,
@@ -35,9 +67,9 @@ IoOpsFilter refuses a host with this number, or more, of instances that are bein
 migrated, rescued, unshelved or snapshotted. The same key in the metadata of aggregates overrides it
 for AggregateIoOpsFilter.
 """,
-    ),
-    cfg.IntOpt(
-        "max_instances_per_host",
+    )
+    max_instances_per_host: int = option(
+        cfg.IntOpt,
         default=50,
         min=1,
         mutable=True,
@@ -45,9 +77,9 @@ for AggregateIoOpsFilter.
 NumInstancesFilter refuses a host with this number of instances or more. The same key in the
 metadata of aggregates overrides it for AggregateNumInstancesFilter.
 """,
-    ),
-    cfg.ListOpt(
-        "enabled_filters",
+    )
+    enabled_filters: Sequence[str] = option(
+        cfg.ListOpt,
         default=list(DEFAULT_FILTERS),
         mutable=True,
         help="""
@@ -55,9 +87,9 @@ The names of the filters that judge hosts: those of rtagent, and those that othe
 (entry points ``rtagent.scheduler.filters``). Cheap filters run first; among equally cheap ones the
 order of this list counts.
 """,
-    ),
-    cfg.ListOpt(
-        "weight_classes",
+    )
+    weight_classes: Sequence[str] = option(
+        cfg.ListOpt,
         default=["all"],
         mutable=True,
         help="""
@@ -66,10 +98,97 @@ The names of the weighers that order the hosts: those of rtagent, and those that
 ``nova.scheduler.weights.all_weighers``, stands for all of rtagent's. A weigher may be written with
 its path in Nova, for example ``nova.scheduler.weights.ram.RAMWeigher``.
 """,
-    ),
-    *weight_multipliers.OPTS,
-    cfg.Opt(
-        "image_props_weight_setting",
+    )
+    ram_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of RAMWeigher. Positive: hosts with more free memory are preferred, so guests are
+spread. Negative: guests are stacked on the fullest hosts. 0: memory does not count.
+""",
+    )
+    cpu_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of CPUWeigher. Positive: hosts with more free vCPUs are preferred. Negative: guests
+are stacked. 0: CPUs do not count.
+""",
+    )
+    disk_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of DiskWeigher. Positive: hosts with more free disk are preferred. Negative: guests
+are stacked. 0: disks do not count.
+""",
+    )
+    hypervisor_version_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of HypervisorVersionWeigher. Positive: hosts with a newer hypervisor are preferred.
+Negative: older ones. 0: versions do not count.
+""",
+    )
+    num_instances_weight_multiplier: float = _multiplier(
+        0.0,
+        """
+The multiplier of NumInstancesWeigher. Positive: hosts with more instances are preferred. Negative:
+hosts with fewer instances. 0: the number of instances does not count.
+""",
+    )
+    io_ops_weight_multiplier: float = _multiplier(
+        -1.0,
+        """
+The multiplier of IoOpsWeigher, which counts the instances that are being built, resized, migrated,
+rescued, unshelved or snapshotted. Negative: hosts with less of that work are preferred. Positive:
+busier hosts. 0: the work does not count.
+""",
+    )
+    image_props_weight_multiplier: float = _multiplier(
+        0.0,
+        """
+The multiplier of ImagePropertiesWeigher. Positive: hosts whose instances have images with the
+properties of the requested one are preferred. Negative: hosts without such instances. 0: image
+properties do not count.
+""",
+    )
+    pci_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of PCIWeigher, which prefers hosts with fewer available PCI devices; at least 0. 0:
+devices do not count.
+""",
+        least=0.0,
+    )
+    soft_affinity_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of ServerGroupSoftAffinityWeigher, which prefers hosts that have more members of the
+server group; at least 0. 0: soft affinity does not count.
+""",
+        least=0.0,
+    )
+    soft_anti_affinity_weight_multiplier: float = _multiplier(
+        1.0,
+        """
+The multiplier of ServerGroupSoftAntiAffinityWeigher, which prefers hosts that have fewer members of
+the server group; at least 0. 0: soft anti-affinity does not count.
+""",
+        least=0.0,
+    )
+    build_failure_weight_multiplier: float = _multiplier(
+        1_000_000.0,
+        """
+The multiplier of BuildFailureWeigher, which avoids hosts on which builds failed recently. It is
+subtracted. 0: failed builds do not count.
+""",
+    )
+    cross_cell_move_weight_multiplier: float = _multiplier(
+        1_000_000.0,
+        """
+The multiplier of CrossCellWeigher. It has no effect, because there is one cell.
+""",
+    )
+    image_props_weight_setting: Mapping[str, float] = option(
+        cfg.Opt,
         type=Ratios(),
         default={},
         mutable=True,
@@ -79,69 +198,69 @@ separated by commas. With ``os_distro=1, hw_machine_type=-1`` a host's weight is
 instances with the requested ``os_distro`` minus the number with the requested ``hw_machine_type``.
 Empty: all properties count with a ratio of 1.
 """,
-    ),
-    cfg.BoolOpt(
-        "shuffle_best_same_weighed_hosts",
+    )
+    shuffle_best_same_weighed_hosts: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
 Order the hosts that share the largest weight at random, so that several schedulers less often
 select the same one. False: by name.
 """,
-    ),
-    cfg.StrOpt(
-        "image_properties_default_architecture",
+    )
+    image_properties_default_architecture: str | None = option(
+        cfg.StrOpt,
         choices=ARCHITECTURE_NAMES,
         mutable=True,
         help="""
 The architecture that ImagePropertiesFilter assumes for an image without ``hw_architecture``. Unset:
 such an image fits every architecture.
 """,
-    ),
-    cfg.ListOpt(
-        "isolated_images",
+    )
+    isolated_images: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         help="""
 The uuids of images whose guests IsolatedHostsFilter restricts to ``isolated_hosts``.
 """,
-    ),
-    cfg.ListOpt(
-        "isolated_hosts",
+    )
+    isolated_hosts: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         help="""
 The names of the hosts that IsolatedHostsFilter reserves for the images of ``isolated_images``.
 """,
-    ),
-    cfg.BoolOpt(
-        "restrict_isolated_hosts_to_isolated_images",
+    )
+    restrict_isolated_hosts_to_isolated_images: bool = option(
+        cfg.BoolOpt,
         default=True,
         mutable=True,
         help="""
 Whether IsolatedHostsFilter refuses ``isolated_hosts`` for other images.
 """,
-    ),
-    cfg.StrOpt(
-        "aggregate_image_properties_isolation_namespace",
+    )
+    aggregate_image_properties_isolation_namespace: str | None = option(
+        cfg.StrOpt,
         mutable=True,
         help="""
 AggregateImagePropertiesIsolation reads only those metadata keys of aggregates that begin with this
 text and ``aggregate_image_properties_isolation_separator``. Unset: all keys that name an image
 property.
 """,
-    ),
-    cfg.StrOpt(
-        "aggregate_image_properties_isolation_separator",
+    )
+    aggregate_image_properties_isolation_separator: str = option(
+        cfg.StrOpt,
         default=".",
         mutable=True,
         help="""
 What separates the namespace from the rest of a metadata key, see
 ``aggregate_image_properties_isolation_namespace``.
 """,
-    ),
-    cfg.BoolOpt(
-        "pci_in_placement",
+    )
+    pci_in_placement: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -149,76 +268,60 @@ Ask Placement for hosts with the requested PCI devices, and allocate the devices
 must publish its devices (``[pci] report_in_placement``) first. False: only PciPassthroughFilter
 judges devices.
 """,
-    ),
-]
+    )
 
 
-class FilterScheduler(Value, frozen=True, kw_only=True):
-    """:ivar image_props_weight_setting: the ratio of each image property, by name."""
+class Metrics(Group, frozen=True, kw_only=True):
+    """[metrics]."""
 
-    host_subset_size: int
-    max_io_ops_per_host: int
-    max_instances_per_host: int
-    enabled_filters: Sequence[str]
-    weight_classes: Sequence[str]
-    ram_weight_multiplier: float
-    cpu_weight_multiplier: float
-    disk_weight_multiplier: float
-    hypervisor_version_weight_multiplier: float
-    num_instances_weight_multiplier: float
-    io_ops_weight_multiplier: float
-    image_props_weight_multiplier: float
-    pci_weight_multiplier: float
-    soft_affinity_weight_multiplier: float
-    soft_anti_affinity_weight_multiplier: float
-    build_failure_weight_multiplier: float
-    cross_cell_move_weight_multiplier: float
-    image_props_weight_setting: Mapping[str, float]
-    shuffle_best_same_weighed_hosts: bool
-    image_properties_default_architecture: str | None
-    isolated_images: Sequence[str]
-    isolated_hosts: Sequence[str]
-    restrict_isolated_hosts_to_isolated_images: bool
-    aggregate_image_properties_isolation_namespace: str | None
-    aggregate_image_properties_isolation_separator: str
-    pci_in_placement: bool
+    weight_multiplier: float = option(
+        cfg.Opt,
+        type=FiniteFloat(),
+        default=1.0,
+        mutable=True,
+        help="""
+The multiplier of MetricsWeigher's normalised weights. Negative: hosts with a smaller sum are
+preferred. 0: metrics do not count. The key ``metrics_weight_multiplier`` in the metadata of a
+host's aggregates overrides it.
+""",
+    )
+    weight_setting: Mapping[str, float] = option(
+        cfg.Opt,
+        type=Ratios(),
+        default={},
+        mutable=True,
+        help="""
+The metrics that count, each with its ratio: ``NAME=RATIO``, separated by commas. With
+``name1=1.0, name2=-1.3`` a host's weight is the value of ``name1`` minus 1.3 times the value of
+``name2``. Empty: metrics do not count.
+""",
+    )
+    required: bool = option(
+        cfg.BoolOpt,
+        default=True,
+        mutable=True,
+        help="""
+Whether a host must have all metrics of ``weight_setting``. True: a host that lacks one comes after
+all others; enable MetricsFilter to refuse it. False: its weight is ``weight_of_unavailable``.
+""",
+    )
+    weight_of_unavailable: float = option(
+        cfg.Opt,
+        type=FiniteFloat(),
+        default=-10000.0,
+        mutable=True,
+        help="""
+The weight, before it is normalised, of a host that lacks a metric whose ratio is not 0, if
+``required`` is False.
+""",
+    )
 
-    @property
-    def multipliers(self) -> dict[str, float]:
-        """The multipliers of the weighers, by the names of their options."""
-        return {
-            "ram_weight_multiplier": self.ram_weight_multiplier,
-            "cpu_weight_multiplier": self.cpu_weight_multiplier,
-            "disk_weight_multiplier": self.disk_weight_multiplier,
-            "hypervisor_version_weight_multiplier": self.hypervisor_version_weight_multiplier,
-            "num_instances_weight_multiplier": self.num_instances_weight_multiplier,
-            "io_ops_weight_multiplier": self.io_ops_weight_multiplier,
-            "image_props_weight_multiplier": self.image_props_weight_multiplier,
-            "pci_weight_multiplier": self.pci_weight_multiplier,
-            "soft_affinity_weight_multiplier": self.soft_affinity_weight_multiplier,
-            "soft_anti_affinity_weight_multiplier": self.soft_anti_affinity_weight_multiplier,
-            "build_failure_weight_multiplier": self.build_failure_weight_multiplier,
-            "cross_cell_move_weight_multiplier": self.cross_cell_move_weight_multiplier,
-        }
 
-    def options(self, metrics: MetricsOptions, default_zone: str) -> FilterOptions:
-        """Return the options as the scheduler's value."""
-        return FilterOptions(
-            host_subset_size=self.host_subset_size,
-            max_io_ops_per_host=self.max_io_ops_per_host,
-            max_instances_per_host=self.max_instances_per_host,
-            enabled_filters=tuple(self.enabled_filters),
-            weight_classes=tuple(self.weight_classes),
-            image_props_weight_setting=self.image_props_weight_setting,
-            shuffle_best_same_weighed_hosts=self.shuffle_best_same_weighed_hosts,
-            image_properties_default_architecture=self.image_properties_default_architecture,
-            isolated_images=tuple(self.isolated_images),
-            isolated_hosts=tuple(self.isolated_hosts),
-            restrict_isolated_hosts_to_isolated_images=self.restrict_isolated_hosts_to_isolated_images,
-            aggregate_image_properties_isolation_namespace=self.aggregate_image_properties_isolation_namespace,
-            aggregate_image_properties_isolation_separator=self.aggregate_image_properties_isolation_separator,
-            pci_in_placement=self.pci_in_placement,
-            multipliers=self.multipliers,
-            metrics=metrics,
-            default_availability_zone=default_zone,
-        )
+class FilterOptions(FilterScheduler, frozen=True, kw_only=True):
+    """What filters and weighers may read: [filter_scheduler], and options of other groups.
+
+    :ivar default_availability_zone: of [DEFAULT]: the zone of hosts whose aggregates name none.
+    """
+
+    metrics: Metrics = Metrics()
+    default_availability_zone: str = "nova"

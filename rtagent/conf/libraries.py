@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 from oslo_config import cfg
 
-from rtagent.conf import opts
-from rtagent.conf.load import Mistakes, mistake, note, values
+from rtagent.conf import load
+from rtagent.conf.options import Mistakes, mistake, note, section, values
 
 #: The libraries whose options the daemon has: entry points of ``oslo.config.opts``, which have the
 #: name of their distribution.
@@ -47,8 +47,8 @@ def judge(conf: cfg.ConfigOpts, mistakes: Mistakes) -> None:
     # A separate configuration is used, because the libraries register their options on ours when
     # they need them.
     files = cfg.ConfigOpts()
-    for group, options in (*opts.groups(), *theirs):  # their options may refer to ours
-        files.register_opts(options, opts.section(group or "DEFAULT"))
+    for group, options in (*load.own(), *theirs):  # their options may refer to ours
+        files.register_opts(options, section(group or "DEFAULT"))
     files([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
     for group, options in theirs:
         read = values(files, group or "DEFAULT", options, mistakes)

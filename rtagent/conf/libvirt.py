@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.model.base import MAX_INT, Value
-
-GROUP = "libvirt"
+from rtagent.conf.options import Group, option
+from rtagent.model.base import MAX_INT
 
 #: Nova's own default for QEMU and KVM if no URI is set.
 SYSTEM = "qemu:///system"
 
-OPTS = [
-    cfg.StrOpt(
-        "connection_uri",
+
+class Libvirt(Group, frozen=True, kw_only=True):
+    """[libvirt]."""
+
+    connection_uri: str = option(
+        cfg.StrOpt,
         default=SYSTEM,
         help="""
 The URI of the hypervisor: ``qemu:///system``, ``qemu:///session``, or ``test:///FILE`` for a
@@ -23,9 +25,9 @@ simulated host (see ``rtagent host simulate``). An empty value, which a nova.con
 the
 default.
 """,
-    ),
-    cfg.IntOpt(
-        "call_timeout",
+    )
+    call_timeout: int = option(
+        cfg.IntOpt,
         default=10,
         min=1,
         max=600,
@@ -34,9 +36,9 @@ The time limit of a call to libvirt in seconds, from 1 to 600. A call that does 
 fails the item that is read, for example one domain, or the whole audit if libvirt does not answer
 at all. The agent itself is never blocked.
 """,
-    ),
-    cfg.IntOpt(
-        "guests_start_timeout",
+    )
+    guests_start_timeout: int = option(
+        cfg.IntOpt,
         default=600,
         min=0,
         help="""
@@ -44,9 +46,9 @@ The time in seconds that guests have to start after a reboot of the host, from t
 the agent. Until then a claim whose guest is not back has the flag ``reboot``; afterwards it is
 suspect. 0: it is suspect at once, as after a restart of the agent.
 """,
-    ),
-    cfg.IntOpt(
-        "realtime_scheduler_priority",
+    )
+    realtime_scheduler_priority: int = option(
+        cfg.IntOpt,
         default=1,
         min=1,
         max=99,
@@ -54,9 +56,9 @@ suspect. 0: it is suspect at once, as after a restart of the agent.
         help="""
 The priority of realtime vCPUs in the scheduler of Linux (SCHED_FIFO), from 1 to 99.
 """,
-    ),
-    cfg.ListOpt(
-        "pmem_namespaces",
+    )
+    pmem_namespaces: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         help="""
@@ -69,9 +71,9 @@ Each label makes a resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``; flavors reque
 A namespace that vanishes while a guest has it stays with the guest, and is reported. A namespace
 that a domain without a claim uses is not given to a guest.
 """,
-    ),
-    cfg.IntOpt(
-        "file_backed_memory",
+    )
+    file_backed_memory: int = option(
+        cfg.IntOpt,
         default=0,
         min=0,
         max=MAX_INT,
@@ -84,9 +86,9 @@ If set, this is the memory of the node, and the memory of new guests is in files
 requires QEMU, ``ram_allocation_ratio`` 1.0 and ``reserved_host_memory_mb`` 0. Guests that request a
 page size (``hw:mem_page_size``) are refused.
 """,
-    ),
-    cfg.IntOpt(
-        "num_memory_encrypted_guests",
+    )
+    num_memory_encrypted_guests: int | None = option(
+        cfg.IntOpt,
         min=0,
         max=100000,
         mutable=True,
@@ -95,9 +97,9 @@ The most guests at once with memory that AMD SEV encrypts, from 0 to 100000. It 
 that libvirt reports. A libvirt before 8.0 reports none: then encryption is available only if this
 option is set. SEV-ES has a number of its own, which the firmware of the host sets.
 """,
-    ),
-    cfg.BoolOpt(
-        "cpu_power_management",
+    )
+    cpu_power_management: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -105,9 +107,9 @@ Save power on the host CPUs of ``[compute] cpu_dedicated_set`` to which no guest
 agent's systemd unit needs the drop-in rtagent-cpu-power.conf for this. When a reload turns the
 option off, all of these CPUs are brought back to full power.
 """,
-    ),
-    cfg.StrOpt(
-        "cpu_power_management_strategy",
+    )
+    cpu_power_management_strategy: str = option(
+        cfg.StrOpt,
         default="cpu_state",
         choices=[
             (
@@ -119,36 +121,17 @@ option off, all of these CPUs are brought back to full power.
         help="""
 How power is saved on unused CPUs. ``cpu_state`` never sets CPU 0 offline; Linux does not allow it.
 """,
-    ),
-    cfg.StrOpt(
-        "cpu_power_governor_low",
+    )
+    cpu_power_governor_low: str = option(
+        cfg.StrOpt,
         default="powersave",
         help="The governor of CPUs to which no guest is pinned, with strategy ``governor``.",
-    ),
-    cfg.StrOpt(
-        "cpu_power_governor_high",
+    )
+    cpu_power_governor_high: str = option(
+        cfg.StrOpt,
         default="performance",
         help="The governor of CPUs to which a guest is pinned, with strategy ``governor``.",
-    ),
-]
-
-
-class Libvirt(Value, frozen=True, kw_only=True):
-    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as the operator wrote them.
-    :ivar file_backed_memory: MiB.
-    """
-
-    connection_uri: str
-    call_timeout: int
-    guests_start_timeout: int
-    realtime_scheduler_priority: int
-    pmem_namespaces: Sequence[str]
-    file_backed_memory: int
-    num_memory_encrypted_guests: int | None
-    cpu_power_management: bool
-    cpu_power_management_strategy: str
-    cpu_power_governor_low: str
-    cpu_power_governor_high: str
+    )
 
     @property
     def uri(self) -> str:

@@ -1,19 +1,33 @@
-"""[neutron] and [neutron_physnet_<name>]: the NUMA cells of physical networks."""
+"""[neutron], [neutron_physnet_<name>] and [neutron_tunnel]: the NUMA cells of networks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from oslo_config import cfg, types
 
+from rtagent.conf.options import Group, mistake, option
 from rtagent.conf.types import Items
+from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT, Value
+from rtagent.model.policy import NetworkPolicy
 
-GROUP = "neutron"
 
-OPTS = [
-    cfg.ListOpt(
-        "physnets",
+def _numa_nodes(whose: str) -> dict[str, Any]:
+    return {
+        "default": [],
+        "type": Items(types.Integer(min=0, max=MAX_INT)),
+        "mutable": True,
+        "help": f"The ids of the NUMA cells of {whose}: ``0,1``. They must exist on this host.",
+    }
+
+
+class Neutron(Group, frozen=True, kw_only=True):
+    """[neutron]."""
+
+    physnets: Sequence[str] = option(
+        cfg.ListOpt,
         default=[],
         mutable=True,
         help="""
@@ -23,24 +37,15 @@ The group ``[neutron_physnet_<name>]`` of each of them must list these cells (``
 guest with NUMA cells that is attached to such a network gets at least one of them. Other networks
 have no affinity. For tunnelled networks see ``[neutron_tunnel]``.
 """,
-    ),
-]
+    )
 
 
-class Neutron(Value, frozen=True, kw_only=True):
-    """:ivar physnets: as the operator wrote them."""
+class NeutronTunnel(Group, frozen=True, kw_only=True):
+    """[neutron_tunnel]."""
 
-    physnets: Sequence[str]
-
-
-def numa_nodes(whose: str) -> cfg.Opt:
-    """Return the option that lists NUMA cells. :param whose: of what, for the help."""
-    return cfg.Opt(
-        "numa_nodes",
-        default=[],
-        type=Items(types.Integer(min=0, max=MAX_INT)),
-        mutable=True,
-        help=f"The ids of the NUMA cells of {whose}: ``0,1``. They must exist on this host.",
+    numa_nodes: Sequence[int] = option(
+        cfg.Opt,
+        **_numa_nodes("tunnelled networks (VXLAN, GRE and others); empty: they have no affinity"),
     )
 
 
@@ -51,7 +56,7 @@ def physnet_group(name: str) -> str:
 
 def physnet_options() -> list[cfg.Opt]:
     """Return the options of that group."""
-    return [numa_nodes("the physical network, at least one")]
+    return [cfg.Opt("numa_nodes", **_numa_nodes("the physical network, at least one"))]
 
 
 def physnets(conf: cfg.ConfigOpts) -> Sequence[str]:
@@ -60,3 +65,41 @@ def physnets(conf: cfg.ConfigOpts) -> Sequence[str]:
         return tuple(conf.neutron.physnets)
     except (ValueError, cfg.Error):
         return ()
+
+
+class NetworkOptions(Value, frozen=True, kw_only=True):
+    """The options for networks.
+
+    :ivar cells: ``numa_nodes`` of each physical network that is listed.
+    """
+
+    neutron: Neutron
+    tunnel: NeutronTunnel
+    cells: Mapping[str, Sequence[int]]
+
+    def policy(self) -> NetworkPolicy:
+        """Return the policy for networks."""
+        return NetworkPolicy(
+            physnets={name: frozenset(cells) for name, cells in self.cells.items()},
+            tunnels=frozenset(self.tunnel.numa_nodes),
+        )
+
+    def mistakes(self) -> Iterator[ConfigError]:
+        """Yield an error for each listed network without NUMA cells."""
+        for name, cells in self.cells.items():
+            if not cells:
+                rule = f"must list the NUMA cells of {name}, which is in [neutron] physnets"
+                group = physnet_group(name)
+                yield mistake(group, "numa_nodes", "", rule)
+
+    def unlisted(self, groups: Iterable[str]) -> Iterator[ConfigError]:
+        """Yield an error for each group of a physical network that is not listed.
+
+        :param groups: all groups of the files.
+        """
+        for group in sorted(groups):
+            name = group.removeprefix(physnet_group(""))
+            if name != group and name not in self.cells:
+                rule = f"must list {name}, because there is a group [{group}]"
+                listed = ",".join(self.neutron.physnets)
+                yield mistake("neutron", "physnets", listed, rule)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.conf.options import Group, option
 
-GROUP = "pci"
 
-OPTS = [
-    cfg.MultiStrOpt(
-        "device_spec",
+class Pci(Group, frozen=True, kw_only=True):
+    """[pci]: the JSON documents as the operator wrote them."""
+
+    device_spec: Sequence[str] = option(
+        cfg.MultiStrOpt,
         default=[],
         mutable=True,
         deprecated_opts=[
@@ -58,9 +59,9 @@ Keys that define properties of the selected devices:
 
 A device that no longer matches a specification while a guest uses it stays with that guest.
 """,
-    ),
-    cfg.BoolOpt(
-        "report_in_placement",
+    )
+    report_in_placement: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -78,9 +79,9 @@ others:
 
 A device that breaks the second or the third rule is not published; the audit reports it.
 """,
-    ),
-    cfg.MultiStrOpt(
-        "alias",
+    )
+    alias: Sequence[str] = option(
+        cfg.MultiStrOpt,
         default=[],
         mutable=True,
         deprecated_name="pci_alias",
@@ -103,13 +104,4 @@ list of objects. May be repeated; objects with the same name are alternatives.
 
   alias = {"name": "QuadroM4000-video", "vendor_id": "10de", "product_id": "13f1"}
 """,
-    ),
-]
-
-
-class Pci(Value, frozen=True, kw_only=True):
-    """The JSON documents as the operator wrote them."""
-
-    device_spec: Sequence[str]
-    report_in_placement: bool
-    alias: Sequence[str]
+    )

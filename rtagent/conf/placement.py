@@ -9,15 +9,25 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from rtagent.conf.options import Group, option
 from rtagent.conf.types import Items, StandardTrait
-from rtagent.model.base import Value
 from rtagent.model.placement_policy import ManageAllocations
 
 GROUP = "placement"
 
-OPTS = [
-    cfg.StrOpt(
-        "manage_allocations",
+#: The authentication types whose options are documented. Every plugin of keystoneauth1 works.
+DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
+
+#: Defaults where keystoneauth1 has none. Without a timeout it would wait for ever. The timeout is
+#: in seconds, for the connection and for each part of an answer.
+DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "public"], "timeout": 30}
+
+
+class PlacementOptions(Group, frozen=True, kw_only=True):
+    """The agent's own options of [placement]."""
+
+    manage_allocations: str = option(
+        cfg.StrOpt,
         default=ManageAllocations.NO.value,
         choices=[
             (ManageAllocations.NO.value, "The scheduler or the conductor writes allocations."),
@@ -39,9 +49,9 @@ While Placement is down, claims go on with ``yes``; their allocations are writte
 With ``strict``, a call that creates a claim fails then, and the claim is aborted. This is for a
 cloud whose scheduler trusts Placement alone.
 """,
-    ),
-    cfg.Opt(
-        "withheld_traits",
+    )
+    withheld_traits: Sequence[str] = option(
+        cfg.Opt,
         default=[],
         type=Items(StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_")),
         mutable=True,
@@ -49,9 +59,9 @@ cloud whose scheduler trusts Placement alone.
 Traits of this host that are not published, though they hold for Nova's libvirt driver on it:
 ``COMPUTE_TRUSTED_CERTS``, for example, if those who act on claims do not verify images.
 """,
-    ),
-    cfg.IntOpt(
-        "allocation_timeout",
+    )
+    allocation_timeout: int = option(
+        cfg.IntOpt,
         default=10,
         min=1,
         max=300,
@@ -60,9 +70,9 @@ Traits of this host that are not published, though they hold for Nova's libvirt 
 The time in which the allocation of a new claim must be written, in seconds, with
 ``manage_allocations = strict``. After that the claim is aborted, and the call fails.
 """,
-    ),
-    cfg.IntOpt(
-        "allocation_audit_interval",
+    )
+    allocation_audit_interval: int = option(
+        cfg.IntOpt,
         default=3600,
         min=0,
         mutable=True,
@@ -72,27 +82,7 @@ seconds. It is shortened at random by up to a half each time, so that the agents
 not send their requests at the same moment. They are also compared at the start. 0: only at the
 start.
 """,
-    ),
-]
-
-#: The authentication types whose options are documented. Every plugin of keystoneauth1 works.
-DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
-
-#: Defaults where keystoneauth1 has none. Without a timeout it would wait for ever. The timeout is
-#: in seconds, for the connection and for each part of an answer.
-DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "public"], "timeout": 30}
-
-
-class PlacementOptions(Value, frozen=True, kw_only=True):
-    """The agent's own options of the group.
-
-    :ivar allocation_timeout: seconds. :ivar allocation_audit_interval: seconds.
-    """
-
-    manage_allocations: str
-    withheld_traits: Sequence[str]
-    allocation_timeout: int
-    allocation_audit_interval: int
+    )
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from oslo_config import cfg
 
-from rtagent.model.base import Value
-from rtagent.scheduler.options import SchedulerOptions
+from rtagent.conf.options import Group, option
+from rtagent.model.pci_policy import Aliases
 
-GROUP = "scheduler"
 
-OPTS = [
-    cfg.FloatOpt(
-        "host_report_interval",
+class Scheduler(Group, frozen=True, kw_only=True):
+    """[scheduler], with Nova's names where Nova has one. Times are in seconds."""
+
+    host_report_interval: float = option(
+        cfg.FloatOpt,
         default=0.5,
         min=0.05,
         mutable=True,
@@ -23,9 +22,9 @@ at most ``[DEFAULT] report_interval``. Changes of the host within this time are 
 
 Without a change, the agent reports each ``[DEFAULT] report_interval``.
 """,
-    ),
-    cfg.IntOpt(
-        "instance_sync_interval",
+    )
+    instance_sync_interval: int = option(
+        cfg.IntOpt,
         default=120,
         min=1,
         mutable=True,
@@ -33,9 +32,9 @@ Without a change, the agent reports each ``[DEFAULT] report_interval``.
 The interval at which an agent sends a digest of its instances to the schedulers, in seconds; at
 least 1. A scheduler whose list has another digest asks the agent for the whole list.
 """,
-    ),
-    cfg.FloatOpt(
-        "report_jitter",
+    )
+    report_jitter: float = option(
+        cfg.FloatOpt,
         default=5.0,
         min=0.0,
         max=60.0,
@@ -45,9 +44,9 @@ The longest time that an agent waits before it answers a scheduler that requeste
 agents, in seconds, from 0 to 60. Each agent waits a random part of it, so that the reports do not
 arrive all at once.
 """,
-    ),
-    cfg.IntOpt(
-        "max_attempts",
+    )
+    max_attempts: int = option(
+        cfg.IntOpt,
         default=3,
         min=1,
         mutable=True,
@@ -55,9 +54,9 @@ arrive all at once.
 The number of hosts in the answer for one instance, alternates included; at least 1. The first one
 is the selected host.
 """,
-    ),
-    cfg.IntOpt(
-        "max_placement_results",
+    )
+    max_placement_results: int = option(
+        cfg.IntOpt,
         default=1000,
         min=1,
         mutable=True,
@@ -66,9 +65,9 @@ The number of allocation candidates that the scheduler requests from Placement i
 least 1. A small number makes the answers of a large Placement faster, but filters and weighers then
 see fewer hosts, if the query is for all hosts.
 """,
-    ),
-    cfg.BoolOpt(
-        "limit_tenants_to_placement_aggregate",
+    )
+    limit_tenants_to_placement_aggregate: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -76,36 +75,36 @@ Whether a project for which aggregates are reserved gets only their hosts. An ag
 for a project by metadata whose key begins with ``filter_tenant_id`` and whose value is the
 project's id. The scheduler names these aggregates in its query, so Placement must have them.
 """,
-    ),
-    cfg.BoolOpt(
-        "placement_aggregate_required_for_tenants",
+    )
+    placement_aggregate_required_for_tenants: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
 Whether a project for which no aggregate is reserved gets no host at all. It has an effect only
 if ``limit_tenants_to_placement_aggregate`` is true.
 """,
-    ),
-    cfg.BoolOpt(
-        "query_placement_for_image_type_support",
+    )
+    query_placement_for_image_type_support: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
 Whether Placement is asked only for hosts that support the image's disk format, by the traits
 ``COMPUTE_IMAGE_TYPE_...`` of their providers.
 """,
-    ),
-    cfg.BoolOpt(
-        "query_placement_for_availability_zone",
+    )
+    query_placement_for_availability_zone: bool = option(
+        cfg.BoolOpt,
         default=True,
         mutable=True,
         help="""
 Whether Placement is asked only for the hosts of the requested availability zone, which are those
 of the aggregates with this zone.
 """,
-    ),
-    cfg.BoolOpt(
-        "enable_isolated_aggregate_filtering",
+    )
+    enable_isolated_aggregate_filtering: bool = option(
+        cfg.BoolOpt,
         default=False,
         mutable=True,
         help="""
@@ -113,9 +112,9 @@ Whether Placement leaves out the hosts of aggregates whose metadata has a key
 ``trait:NAME = required``, unless the request requires all of these traits, by its flavor or its
 image.
 """,
-    ),
-    cfg.FloatOpt(
-        "assume_timeout",
+    )
+    assume_timeout: float = option(
+        cfg.FloatOpt,
         default=30.0,
         min=1.0,
         mutable=True,
@@ -123,9 +122,9 @@ image.
 The time after which a selected claim is no longer counted on its host, in seconds from the answer;
 at least 1. It ends earlier when the host reports the claim, or the caller gives it up.
 """,
-    ),
-    cfg.FloatOpt(
-        "request_timeout",
+    )
+    request_timeout: float = option(
+        cfg.FloatOpt,
         default=30.0,
         min=1.0,
         mutable=True,
@@ -133,49 +132,34 @@ at least 1. It ends earlier when the host reports the claim, or the caller gives
 The time within which a request must be decided, in seconds; at least 1. After it the request fails,
 and nothing of it remains.
 """,
-    ),
-    cfg.FloatOpt(
-        "start_grace",
+    )
+    start_grace: float = option(
+        cfg.FloatOpt,
         default=30.0,
         min=0.0,
         mutable=True,
         help="""
 The longest time that a scheduler waits at its start until it knows all hosts, in seconds.
 """,
-    ),
-    cfg.StrOpt(
-        "api_address",
+    )
+    api_address: str = option(
+        cfg.StrOpt,
         default="$state_path/scheduler.sock",
         help="""
 The address on which the scheduler's read API listens: the path of a unix socket, or
 ``127.0.0.1:PORT`` for a metrics scraper on this host. ``[api] address`` is that of an agent.
 """,
-    ),
-]
+    )
 
 
-class Scheduler(Value, frozen=True, kw_only=True):
-    """:ivar host_report_interval: seconds. :ivar instance_sync_interval: seconds.
-    :ivar report_jitter: seconds. The others are those of `SchedulerOptions`,
-    and api_address, a path or a loopback ``address:port``.
+class SchedulerOptions(Scheduler, frozen=True, kw_only=True):
+    """What the scheduler itself reads: [scheduler], and options of other groups.
+
+    :ivar service_down_time: a host of which no message came for longer is down ([DEFAULT]).
+    :ivar pci_in_placement: of [filter_scheduler]: devices are requested from Placement, too.
+    :ivar aliases: of [pci], for devices that are requested from Placement.
     """
 
-    host_report_interval: float
-    instance_sync_interval: int
-    report_jitter: float
-    max_attempts: int
-    max_placement_results: int
-    limit_tenants_to_placement_aggregate: bool
-    placement_aggregate_required_for_tenants: bool
-    query_placement_for_image_type_support: bool
-    query_placement_for_availability_zone: bool
-    enable_isolated_aggregate_filtering: bool
-    assume_timeout: float
-    request_timeout: float
-    start_grace: float
-    api_address: str
-
-    def options(self, **others: Any) -> SchedulerOptions:
-        """Return the options of the scheduler itself. :param others: those of other groups."""
-        names = set(SchedulerOptions.__struct_fields__) - others.keys()
-        return SchedulerOptions(**{name: getattr(self, name) for name in names}, **others)
+    service_down_time: float = 60.0
+    pci_in_placement: bool = False
+    aliases: Aliases = {}

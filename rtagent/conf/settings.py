@@ -10,33 +10,35 @@ import math
 import os.path
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, fields, replace
 from oslo_config import cfg
 
-from rtagent.conf import opts
 from rtagent.conf.api import Api
 from rtagent.conf.claims import Claims
 from rtagent.conf.compute import IMAGE_TYPE, Compute
 from rtagent.conf.conductor import ConductorSettings
-from rtagent.conf.database import Database
+from rtagent.conf.database import Database, Events
 from rtagent.conf.default import Default
 from rtagent.conf.devices import Devices, mdev_group, mdev_options
-from rtagent.conf.events import Events
-from rtagent.conf.filter_scheduler import FilterScheduler
+from rtagent.conf.filter_scheduler import FilterOptions, FilterScheduler, Metrics
 from rtagent.conf.libvirt import Libvirt
-from rtagent.conf.load import Mistakes, mistake, note, sections, values
-from rtagent.conf.metrics import Metrics
-from rtagent.conf.networks import NetworkOptions
-from rtagent.conf.neutron import Neutron, physnet_group, physnet_options
-from rtagent.conf.neutron_tunnel import NeutronTunnel
+from rtagent.conf.neutron import (
+    NetworkOptions,
+    Neutron,
+    NeutronTunnel,
+    physnet_group,
+    physnet_options,
+)
+from rtagent.conf.options import Group, Mistakes, mistake, note, options, sections, values
 from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
-from rtagent.conf.rpc import Rpc
-from rtagent.conf.scheduler import Scheduler
+from rtagent.conf.rpc import Rpc, UpgradeLevels
+from rtagent.conf.scheduler import Scheduler, SchedulerOptions
 from rtagent.conf.types import ReservedPages
-from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.model.node import Ratios
@@ -45,7 +47,6 @@ from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.provider_files import ProviderFiles
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
-from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 
 RATIOS = ("cpu", "ram", "disk")
 
@@ -127,14 +128,17 @@ class Settings(Value, frozen=True, kw_only=True):
     @property
     def filter_options(self) -> FilterOptions:
         """The options of the scheduler's filters and weighers."""
-        return self.filter_scheduler.options(
-            self.metrics.options, self.default.default_availability_zone
+        return FilterOptions(
+            **asdict(self.filter_scheduler),
+            metrics=self.metrics,
+            default_availability_zone=self.default.default_availability_zone,
         )
 
     @property
     def scheduler_options(self) -> SchedulerOptions:
         """The options of the scheduler itself."""
-        return self.scheduler.options(
+        return SchedulerOptions(
+            **asdict(self.scheduler),
             service_down_time=self.default.service_down_time,
             pci_in_placement=self.filter_scheduler.pci_in_placement,
             aliases=self.device_options.policy().aliases,
@@ -152,26 +156,14 @@ class Settings(Value, frozen=True, kw_only=True):
         return [*devices, *self.provider_files.doubts]
 
 
-_GROUPS = {
-    "DEFAULT": Default,
-    "api": Api,
-    "claims": Claims,
-    "compute": Compute,
-    "conductor": ConductorSettings,
-    "database": Database,
-    "devices": Devices,
-    "events": Events,
-    "filter_scheduler": FilterScheduler,
-    "libvirt": Libvirt,
-    "metrics": Metrics,
-    "neutron": Neutron,
-    "neutron_tunnel": NeutronTunnel,
-    "pci": Pci,
-    "placement": PlacementOptions,
-    "rpc": Rpc,
-    "scheduler": Scheduler,
-    "upgrade_levels": UpgradeLevels,
-}
+@cache
+def groups() -> Mapping[str, type[Group]]:
+    """Return the declared groups by their names in files, in the order of the sample file."""
+    return {
+        "DEFAULT" if info.type is Default else info.name: info.type
+        for info in fields(Settings)
+        if isinstance(info.type, type) and issubclass(info.type, Group)
+    }
 
 
 class SettingsHolder:
@@ -224,14 +216,13 @@ def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Set
 
 def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
     mistakes: Mistakes = {}
-    options = dict(opts.groups())
-    groups = {
-        name.lower(): kind(**values(conf, name, options[name], mistakes))
-        for name, kind in _GROUPS.items()
+    read: dict[str, Any] = {
+        name.lower(): group(**values(conf, name, options(group), mistakes))
+        for name, group in groups().items()
     }
-    mdev = _read_mdev(conf, groups["devices"].enabled_mdev_types, mistakes)
-    physnets = _read_physnets(conf, groups["neutron"].physnets, mistakes)
-    settings = Settings(mdev=mdev, physnets=physnets, **groups)
+    mdev = _read_mdev(conf, read["devices"].enabled_mdev_types, mistakes)
+    physnets = _read_physnets(conf, read["neutron"].physnets, mistakes)
+    settings = Settings(mdev=mdev, physnets=physnets, **read)
     written = {group for _, found in sections(conf) for group in found}
     unlisted = settings.network_options.unlisted(written)
     for error in (*broken_rules(settings), *unlisted):
@@ -353,18 +344,20 @@ def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
 def _read_mdev(
     conf: cfg.ConfigOpts, types: Sequence[str], mistakes: Mistakes
 ) -> dict[str, MdevSettings]:
-    opts.register_mdev(conf, types)
-    return {
-        type_: MdevSettings(**values(conf, mdev_group(type_), mdev_options(type_), mistakes))
-        for type_ in types
-    }
+    read = {}
+    for type_ in types:
+        group, declared = mdev_group(type_), mdev_options(type_)
+        conf.register_opts(declared, group)
+        read[type_] = MdevSettings(**values(conf, group, declared, mistakes))
+    return read
 
 
 def _read_physnets(
     conf: cfg.ConfigOpts, names: Sequence[str], mistakes: Mistakes
 ) -> dict[str, Sequence[int]]:
-    opts.register_physnets(conf, names)
-    return {
-        name: values(conf, physnet_group(name), physnet_options(), mistakes)["numa_nodes"]
-        for name in names
-    }
+    read = {}
+    for name in names:
+        group, declared = physnet_group(name), physnet_options()
+        conf.register_opts(declared, group)
+        read[name] = values(conf, group, declared, mistakes)["numa_nodes"]
+    return read

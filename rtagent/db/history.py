@@ -1,21 +1,29 @@
-"""Rows of ``claim_events``: the history of claims."""
+"""What the database keeps of claims besides those that live: their events, how they ended, and
+which of them another node has taken over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, select
 
 from rtagent.db.checked_rows import LONG_AGO
-from rtagent.db.schema import claim_events
+from rtagent.db.claim_rows import CLAIMS, read_released
+from rtagent.db.schema import claim_events, claims, compute_nodes, migrations
 from rtagent.db.tables import HISTORY
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING, RELEASED
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.claim_event import ClaimEvent, ClaimFacts, HistoryPage, NumberedEvent
+from rtagent.model.migration import DEST, TakenOver
 
 _UNKNOWN = ClaimFacts(state="", suspect=None, vcpus=0, pcpus=0, memory_mb=0, disk_mb=0)
 
 #: The number of rows, of all nodes, that one read of the newest events looks at.
 SPAN = 50_000
+#: How many names one query lists: databases limit the number of parameters.
+CHUNK = 500
 
 
 def read_history(
@@ -68,3 +76,119 @@ def _decode(raw: Sequence[Any]) -> ClaimEvent:
             "reason": f"the record of this event is damaged: {', '.join(row.faults)}",
         }
     return ClaimEvent(**fields)
+
+
+def read_ended(
+    connection: Connection, node_uuid: str, owners: Collection[str]
+) -> Mapping[str, ClaimEnd]:
+    """Return how the last main claim of each of these owners ended, by owner.
+
+    An owner of a damaged row is left out: the row may be that of a live claim.
+    """
+    last: dict[str, Mapping[str, Any]] = {}
+    damaged: set[str] = set()
+    for row in _released(connection, node_uuid, sorted(owners)):
+        checked = read_released(row)
+        owner = checked.values["owner_id"]
+        if checked.faults:
+            damaged.add(owner)
+        elif checked.values["kind"] != ATTACH:
+            known = last.get(owner)
+            if known is None or known["revision"] < checked.values["revision"]:
+                last[owner] = checked.values
+    actions = _last_actions(connection, node_uuid, [values["uuid"] for values in last.values()])
+    return {
+        owner: ClaimEnd(
+            claim_uuid=values["uuid"],
+            action=actions.get(values["uuid"], ""),
+            revision=values["revision"],
+        )
+        for owner, values in last.items()
+        if owner not in damaged
+    }
+
+
+def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, TakenOver]:
+    """Read which claims of a node another node has taken over; see `Store.evacuated`."""
+    rows = connection.execute(_EVACUATED, {"node": node_uuid}).all()
+    sound = _sound(connection, [row.other_uuid for row in rows])
+    return {
+        row.uuid: TakenOver(host=row.host, migration_uuid=row.migration_uuid)
+        for row in rows
+        if row.other_uuid in sound
+    }
+
+
+def _sound(connection: Connection, uuids: Sequence[str]) -> frozenset[str]:
+    """Return those of these claims, of any node, whose row is not damaged."""
+    if not uuids:
+        return frozenset()
+    rows = connection.execute(select(*CLAIMS.checked.selected).where(claims.c.uuid.in_(uuids)))
+    read = map(CLAIMS.checked.read, rows)
+    return frozenset(row.values["uuid"] for row in read if not row.faults)
+
+
+def _released(connection: Connection, node_uuid: str, owners: Sequence[str]) -> list[Sequence[Any]]:
+    rows: list[Sequence[Any]] = []
+    for some in _chunks(owners):
+        query = select(*CLAIMS.checked.selected).where(
+            claims.c.node_uuid == node_uuid,
+            claims.c.owner_id.in_(some),
+            claims.c.state == RELEASED,
+        )
+        rows += connection.execute(query).all()
+    return rows
+
+
+def _last_actions(
+    connection: Connection, node_uuid: str, uuids: Sequence[str]
+) -> Mapping[str, str]:
+    """Return the last action of each claim, by uuid."""
+    actions: dict[str, str] = {}
+    its = claim_events.c
+    for some in _chunks(uuids):
+        query = (
+            select(its.claim_uuid, its.action)
+            .where(its.node_uuid == node_uuid, its.claim_uuid.in_(some))
+            .order_by(its.id)
+        )
+        actions.update((row.claim_uuid, row.action) for row in connection.execute(query))
+    return actions
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
+
+
+def _evacuated() -> Select[Any]:
+    """Return the query of the claims of ``:node`` that another node has taken over."""
+    mine, other = claims.alias("mine"), claims.alias("other")
+    its_move = and_(
+        migrations.c.claim_uuid == other.c.uuid,
+        migrations.c.node_uuid == other.c.node_uuid,
+        migrations.c.role == DEST,
+    )
+    return (
+        select(
+            mine.c.uuid,
+            other.c.uuid.label("other_uuid"),
+            compute_nodes.c.host,
+            migrations.c.uuid.label("migration_uuid"),
+        )
+        .join_from(mine, other, other.c.owner_id == mine.c.owner_id)
+        .join(compute_nodes, compute_nodes.c.uuid == other.c.node_uuid)
+        .join(migrations, its_move, isouter=True)
+        .where(
+            mine.c.node_uuid == bindparam("node"),
+            mine.c.state.in_((ACTIVE, OUTGOING)),
+            mine.c.kind != ATTACH,
+            other.c.node_uuid != bindparam("node"),
+            other.c.state == ACTIVE,
+            other.c.kind == EVACUATION,
+            other.c.created_at > mine.c.created_at,
+        )
+    )
+
+
+#: Each audit executes it, and SQLAlchemy takes longer to make it than to execute it.
+_EVACUATED = _evacuated()

@@ -1,22 +1,25 @@
-"""The records of all nodes of a shared database, as reports: what a scheduler starts from."""
+"""What a scheduler starts from: the records of all nodes of a shared database, as reports, and the
+hosts of nodes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, insert, select
 
 from rtagent.db.node_records import POLICY
 from rtagent.db.registry import BINARY, SqlServiceRegistry
-from rtagent.db.schema import compute_nodes
+from rtagent.db.schema import compute_nodes, node_hosts
 from rtagent.db.store import SqlStore
 from rtagent.db.transaction import Transactions
 from rtagent.errors import StoreDamaged
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostReport, InstanceInfo, ServiceState
+from rtagent.model.node import NodeHost
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.ports import Service
@@ -107,6 +110,54 @@ class HostRecords:
         except msgspec.MsgspecError:
             pass
         raise StoreDamaged(f"compute_nodes {uuid}: policy cannot be read: its agent replaces it")
+
+
+class NodeHosts:
+    """The hosts of nodes: of those in ``compute_nodes``, and of others the rows of ``node_hosts``.
+
+    An agent with a database of its own has no row in ``compute_nodes`` of the schedulers. So a
+    scheduler records which host's key has reported a node first, and a restart does not forget it.
+    All methods raise `StoreUnavailable`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._transactions = Transactions(engine)
+
+    def registered(self, node_uuid: str) -> NodeHost | None:
+        """Return the host of a node as its own agent has written it; None: it has not."""
+        columns = compute_nodes.c.host, compute_nodes.c.epoch
+        query = select(*columns).where(
+            compute_nodes.c.uuid == node_uuid, compute_nodes.c.deleted_at.is_(None)
+        )
+        with self._transactions.query() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else NodeHost(host=row.host, epoch=row.epoch)
+
+    def recorded(self, node_uuid: str) -> str | None:
+        """Return the host that is recorded for a node; None: there is none."""
+        query = select(node_hosts.c.host).where(node_hosts.c.node_uuid == node_uuid)
+        with self._transactions.query() as connection:
+            host: str | None = connection.scalar(query)
+        return host
+
+    def record(self, node_uuid: str, host: str, now: datetime, most: int) -> Sequence[str]:
+        """Record the host of a node, in place of another one. Of more than `most` nodes of the
+        host, forget those that were recorded first, and return their uuids.
+        """
+        row = {"node_uuid": node_uuid, "host": host, "recorded_at": now}
+        others = (
+            select(node_hosts.c.node_uuid)
+            .where(node_hosts.c.host == host)
+            .order_by(node_hosts.c.recorded_at.desc())
+            .offset(most)
+            .limit(1000)
+        )
+        with self._transactions.write_repeatable() as connection:
+            connection.execute(delete(node_hosts).where(node_hosts.c.node_uuid == node_uuid))
+            connection.execute(insert(node_hosts).values(row))
+            forgotten = connection.scalars(others).all()
+            connection.execute(delete(node_hosts).where(node_hosts.c.node_uuid.in_(forgotten)))
+        return forgotten
 
 
 def _report(state: NodeState, service: Service | None) -> HostReport:

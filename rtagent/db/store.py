@@ -8,12 +8,11 @@ from uuid import uuid4
 from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, and_, bindparam, case, or_, select, update
 
-from rtagent.db.claim_ends import read_ended, read_evacuated
 from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
 from rtagent.db.device_rows import read_devices
 from rtagent.db.event_rows import KEPT, read_sequence
-from rtagent.db.history import read_history, read_page
+from rtagent.db.history import read_ended, read_evacuated, read_history, read_page
 from rtagent.db.keyed_table import Findings
 from rtagent.db.node_documents import read_drain, read_retention, write_drain, write_retention
 from rtagent.db.node_records import raise_conflict, read_records, write_record

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from rtagent.conf import load, opts
+from rtagent.conf import load
 from rtagent.conf.settings import Settings, read_options
 
 
 def defaults() -> cfg.ConfigOpts:
     """Return a configuration in which every option has its default. No file is read."""
     conf = cfg.ConfigOpts()
-    opts.register_opts(conf)
+    load.register(conf)
     conf([], load.PROJECT, default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 

@@ -9,7 +9,7 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
-from rtagent.conf.load import rule, written
+from rtagent.conf.options import rule, written
 from rtagent.conf.placement import GROUP, register
 from rtagent.errors import ConfigError, PlacementError
 from rtagent.placement.client import HttpPlacement

@@ -7,7 +7,8 @@ from functools import partial
 import oslo_messaging
 from oslo_config import cfg
 
-from rtagent.conf import rpc, upgrade_levels
+from rtagent.conf.options import options
+from rtagent.conf.rpc import Rpc, UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.rpc import amqp_transport, driver
 from rtagent.rpc.broker.names import can_name, is_rabbitmq, reply_queue
@@ -71,8 +72,8 @@ def get_notification_transport(conf: cfg.ConfigOpts) -> oslo_messaging.Notificat
 def _prepare(conf: cfg.ConfigOpts) -> None:
     amqp_transport.install()
     driver.register_options(conf)
-    for module in (rpc, upgrade_levels):
-        conf.register_opts(module.OPTS, group=module.GROUP)
+    conf.register_opts(options(Rpc), group="rpc")
+    conf.register_opts(options(UpgradeLevels), group="upgrade_levels")
 
 
 def _invalid_url(group: str, url: str) -> ConfigError:

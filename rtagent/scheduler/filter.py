@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.request import Rejection, Request
 
 __all__ = ["Check", "Filter", "Rejection"]

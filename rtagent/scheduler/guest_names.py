@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.conf.filter_scheduler import ARCHITECTURE_NAMES
 from rtagent.model.base import Value
 
 
@@ -19,14 +20,6 @@ class KnownNames(Value, frozen=True):
         found = self.aliases.get(lowered, lowered)
         return found if found in self.names else None
 
-
-#: The names of architectures (Nova's).
-ARCHITECTURE_NAMES = (
-    *("alpha", "armv6", "armv7l", "armv7b", "aarch64", "cris", "i686", "ia64", "lm32", "m68k"),
-    *("microblaze", "microblazeel", "mips", "mipsel", "mips64", "mips64el", "openrisc"),
-    *("parisc", "parisc64", "ppc", "ppcle", "ppc64", "ppc64le", "ppcemb", "s390", "s390x", "sh4"),
-    *("sh4eb", "sparc", "sparc64", "unicore32", "x86_64", "xtensa", "xtensaeb"),
-)
 
 ARCHITECTURES = KnownNames(
     frozenset(ARCHITECTURE_NAMES),

@@ -14,6 +14,7 @@ import os_traits
 
 from rtagent.allocation import requirements
 from rtagent.allocation.requirements import GROUP_POLICIES, GROUP_POLICY, Requirements
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import RESOURCE_NAME, UUID, Value
@@ -25,7 +26,6 @@ from rtagent.numa.properties import Property
 from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest, device_requests
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.errors import NoValidHost
-from rtagent.scheduler.options import SchedulerOptions
 
 #: The beginning of the keys of metadata that reserve an aggregate for a project.
 TENANT = "filter_tenant_id"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import os_traits
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
 from rtagent.model.request_spec import RequestSpec
 from rtagent.scheduler.candidate import Candidate, Candidates
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_request import Query, candidates_query
 from rtagent.scheduler.ports import (
     ADD,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION
 from rtagent.model.owners import main_claims
@@ -15,7 +16,6 @@ from rtagent.scheduler.errors import SchedulingTimedOut
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import CandidateFit, Fits
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_search import PlacementSearch
 from rtagent.scheduler.ports import Hosts, PlacementPort
 from rtagent.scheduler.request import Fit, Request

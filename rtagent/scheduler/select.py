@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
 from rtagent.model.claim import MOVE_TYPES
 from rtagent.model.request_spec import RequestSpec
@@ -16,7 +17,6 @@ from rtagent.scheduler.decision_log import Choice, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_search import TooManyQueries
 from rtagent.scheduler.ports import Hosts, PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED

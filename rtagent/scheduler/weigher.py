@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.aggregate import Aggregate
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import DEFAULT_MULTIPLIERS, FilterOptions
 from rtagent.scheduler.request import Request
 
 
@@ -66,7 +66,7 @@ def _by_option(options: FilterOptions, key: str | None) -> float:
     """Return the multiplier that the option sets. :param key: None, or an unknown one: 1."""
     if key is None:
         return 1.0
-    return options.multipliers.get(key, DEFAULT_MULTIPLIERS.get(key, 1.0))
+    return float(getattr(options, key, 1.0))
 
 
 def _by_aggregates(host: HostState, key: str | None) -> float | None:

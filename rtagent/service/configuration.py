@@ -10,7 +10,7 @@ from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.conf import libraries, load, placement
 from rtagent.conf import settings as judging
-from rtagent.conf.load import note
+from rtagent.conf.options import note
 from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError

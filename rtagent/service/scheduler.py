@@ -13,8 +13,7 @@ from rtagent.api.guard import Guard
 from rtagent.api.scheduler_routes import SchedulerSources
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings
-from rtagent.db.host_records import HostRecords
-from rtagent.db.node_hosts import NodeHosts
+from rtagent.db.host_records import HostRecords, NodeHosts
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.transaction import errors_of
 from rtagent.errors import RtAgentError

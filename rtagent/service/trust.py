@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from rtagent.conf.load import mistake
+from rtagent.conf.options import mistake
 from rtagent.conf.rpc import GROUP
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.ports import Clock, Reporter

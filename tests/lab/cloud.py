@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rtagent.scheduler.options import DEFAULT_FILTERS
+from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
 from tests.lab.rack import CALL, PATIENCE, Served, wait_until
 from tests.servers import RabbitMQ
 from tests.servers.daemon import SchedulerServer

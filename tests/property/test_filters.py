@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request_spec import Destination, GroupRules, InstanceGroup
@@ -17,7 +18,6 @@ from rtagent.scheduler.filter import Check, Filter, Rejection
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.plugins import available, load
 from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, aggregate, host_state

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import FilterOptions, Metrics
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.metric import Metric
-from rtagent.scheduler.options import FilterOptions, MetricsOptions
 from rtagent.scheduler.weighing import HostWeighers
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import UUID, group, request_for
@@ -23,17 +23,15 @@ VALUES = st.sampled_from(["1", "0", "-2", "2.5", "nan", "many"])
 KEYS = st.sampled_from(["ram_weight_multiplier", "io_ops_weight_multiplier", "zone"])
 MEASURED = st.sampled_from([1.0, -2.0, 0.5, math.nan, math.inf])
 FINITE = st.sampled_from([1.0, -2.0, 0.5])
-MULTIPLIERS = st.dictionaries(
-    st.sampled_from(["ram", "cpu", "disk", "io_ops", "num_instances", "pci", "build_failure"]).map(
-        "{}_weight_multiplier".format
-    ),
-    st.sampled_from([0.0, 1.0, -1.5, 1000.0]),
-)
+MULTIPLIERS = {
+    f"{name}_weight_multiplier": st.sampled_from([0.0, 1.0, -1.5, 1000.0])
+    for name in ("ram", "cpu", "disk", "io_ops", "num_instances", "pci", "build_failure")
+}
 OPTIONS = st.builds(
     FilterOptions,
-    multipliers=MULTIPLIERS,
+    **MULTIPLIERS,
     metrics=st.builds(
-        MetricsOptions,
+        Metrics,
         weight_setting=st.dictionaries(st.sampled_from("xy"), st.sampled_from([0.0, 1.0, -0.5])),
         required=st.booleans(),
         weight_multiplier=st.sampled_from([0.0, 1.0, -1.0]),

@@ -18,9 +18,9 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.plugins import available
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import scheduler_request

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
@@ -17,7 +19,6 @@ from rtagent.model.request_spec import ImageRequest, InstanceGroup, RequestSpec
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
-from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 from rtagent.scheduler.ports import Hosts, PlacementPort
 from rtagent.scheduler.request import Request
 from rtagent.scheduler.select import Scheduler

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy import Engine
 
-from rtagent.db.node_hosts import NodeHosts
+from rtagent.db.host_records import NodeHosts
 from rtagent.model.node import NodeHost
 from tests.support.hosts import NOON, uid
 from tests.support.trackers import started

@@ -1,7 +1,7 @@
 """SqlNodes, on every kind of database."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
-from rtagent.errors import NodeNotFound, RtAgentError, WriterFenced
+from rtagent.errors import NodeNotFound, RtAgentError, StoreUnavailable, WriterFenced
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -115,4 +115,44 @@ def test_many_new_nodes_enrol_at_the_same_moment(postgresql):
         list(pool.map(enroll, nodes))
 
     assert {each.node for each in SqlNodes(engine).records()} == set(nodes)
+    engine.dispose()
+
+
+def test_second_uuid_of_a_hypervisor_sees_the_first_that_enrols_at_the_same_moment(postgresql):
+    engine = open_engine(postgresql.create_database(), 30)
+    migrate.sync(engine)
+    second, seen = replace(NODE, uuid=uuid(100)), []
+
+    def look(records):
+        seen.extend(record.node for record in records)
+        return rule(second, 1)(records)
+
+    def enroll_second():
+        SqlStore(engine).enroll(second.uuid, second.hypervisor_hostname, look)
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def first(records):
+            wait([pool.submit(enroll_second)], timeout=1)  # it waits for this one
+            return take_over(records)
+
+        SqlStore(engine).enroll(NODE.uuid, NODE.hypervisor_hostname, first)
+
+    assert seen == [NODE]
+    engine.dispose()
+
+
+def test_agent_does_not_enrol_with_an_epoch_that_the_writer_has_raised_meanwhile(postgresql):
+    engine = open_engine(postgresql.create_database(), 30)
+    migrate.sync(engine)
+    writer, other = SqlStore(engine), SqlStore(engine)
+    state = state_of(writer.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over))
+
+    def enroll(records):
+        state_of(writer.reload(NODE.uuid, state.epoch))
+        return take_over(records)
+
+    with pytest.raises(StoreUnavailable):
+        other.enroll(NODE.uuid, NODE.hypervisor_hostname, enroll)
+    assert writer.load(NODE.uuid).epoch == state.epoch + 1
     engine.dispose()

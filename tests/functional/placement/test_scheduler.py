@@ -13,6 +13,7 @@ from keystoneauth1 import adapter, session, token_endpoint
 from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import PlacementConflict
 from rtagent.model.decision import Granted
 from rtagent.model.device import MdevType
@@ -26,7 +27,6 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_search import MANY
 from rtagent.scheduler.ports import AllocationRequest, Written
 from rtagent.scheduler.selection import Selection, Selections

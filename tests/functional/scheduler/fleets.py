@@ -14,6 +14,8 @@ from random import Random
 from typing import Any
 
 from rtagent.audit import Auditor
+from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.embedded import SystemClock
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.change import Call
@@ -29,7 +31,6 @@ from rtagent.model.request_spec import RequestSpec
 from rtagent.ports import NullReporter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 from rtagent.scheduler.report_documents import (
     instances_from,
     instances_text,

@@ -6,6 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import ACTIVE, Claim
 from rtagent.model.flavor import Flavor
@@ -13,7 +14,6 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.units import MB_IN_GB
 from rtagent.scheduler.errors import NoValidHost
-from rtagent.scheduler.options import SchedulerOptions
 from tests.functional.scheduler.fleets import Fleet, FleetNode, FleetScheduler, request
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu

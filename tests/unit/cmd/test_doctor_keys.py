@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rtagent.cmd.checks import Checks, Finding
 from rtagent.cmd.client import Client
-from rtagent.cmd.doctor import Doctor, Finding, keys
+from rtagent.cmd.doctor import keys
 from tests.support.trust import DAY, KeyFiles
 
 
@@ -19,7 +20,7 @@ def found(directory: Path, options: dict[str, object]) -> Finding:
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     config.write_text(f"[rpc]\n{lines}")
     named = argparse.Namespace(config_file=[str(config)], config_dir=[])
-    return keys(Doctor(Client(named, logging.getLogger("test"))))
+    return keys(Checks(Client(named, logging.getLogger("test"))))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from rtagent.cmd.base import columns, row, rows
 from rtagent.cmd.output import (
     AssignedResources,
     Assignment,
@@ -135,3 +136,9 @@ def test_an_assignment_has_a_line_for_each_setting_of_the_guest():
 def test_an_empty_assignment_is_an_empty_cell(value):
     assert Assignment(value).human_readable() == ""
     assert Assignment(value).machine_readable() == value
+
+
+def test_columns_show_fields_by_name_and_by_path_also_of_what_is_absent():
+    cells = columns("a", "c=b.c", "d=x.y", a=str)
+    assert row(cells, {"a": 1, "b": {"c": 2}}) == (("a", "c", "d"), ("1", 2, None))
+    assert rows(columns("id", "memory"), [FIRST]) == (("id", "memory"), [(1, 1024)])

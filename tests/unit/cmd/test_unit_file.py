@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rtagent.cmd.daemon import EX_CONFIG
-from rtagent.conf import compute, default
+from rtagent.conf.compute import Compute
+from rtagent.conf.default import Default
 from rtagent.conf.libraries import LIBRARIES, listed
 from rtagent.virt import power
 
@@ -54,11 +55,9 @@ def test_the_scheduler_is_confined_as_the_agent_is():
 
 
 def test_the_unit_makes_the_daemons_directories_writable():
-    defaults = {option.dest: option.default for option in default.OPTS}
-
     for file in UNITS:
-        assert defaults["state_path"] == f"/var/lib/{service(file)['StateDirectory']}"
-    assert defaults["lock_path"] == f"/run/{service()['RuntimeDirectory']}"
+        assert Default().state_path == f"/var/lib/{service(file)['StateDirectory']}"
+    assert Default().lock_path == f"/run/{service()['RuntimeDirectory']}"
     assert service()["RuntimeDirectoryPreserve"] == "yes"
 
 
@@ -69,16 +68,12 @@ def made_directories() -> dict[str, list[str]]:
 
 
 def test_only_the_agent_can_write_to_its_directories():
-    for option in default.OPTS:
-        if option.dest in ("state_path", "lock_path"):
-            assert made_directories()[option.default] == ["0750", "rtagent", "rtagent"]
+    for directory in (Default().state_path, Default().lock_path):
+        assert made_directories()[directory] == ["0750", "rtagent", "rtagent"]
 
 
 def test_only_root_can_write_provider_files():
-    (location,) = (
-        option.default for option in compute.OPTS if option.dest == "provider_config_location"
-    )
-
+    location = Compute().provider_config_location
     assert made_directories()[location.rstrip("/")] == ["0750", "root", "rtagent"]
 
 

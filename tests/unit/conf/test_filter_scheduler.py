@@ -6,24 +6,25 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
+from rtagent.conf.filter_scheduler import FilterOptions, Metrics
 from rtagent.conf.settings import Settings, read
-from rtagent.scheduler.options import DEFAULT_FILTERS, FilterOptions, MetricsOptions
 
 #: Nova's defaults.
-MULTIPLIERS = {
-    "ram_weight_multiplier": 1.0,
-    "cpu_weight_multiplier": 1.0,
-    "disk_weight_multiplier": 1.0,
-    "hypervisor_version_weight_multiplier": 1.0,
-    "num_instances_weight_multiplier": 0.0,
-    "io_ops_weight_multiplier": -1.0,
-    "image_props_weight_multiplier": 0.0,
-    "pci_weight_multiplier": 1.0,
-    "soft_affinity_weight_multiplier": 1.0,
-    "soft_anti_affinity_weight_multiplier": 1.0,
-    "build_failure_weight_multiplier": 1000000.0,
-    "cross_cell_move_weight_multiplier": 1000000.0,
-}
+DEFAULTS = FilterOptions(
+    host_subset_size=1,
+    ram_weight_multiplier=1.0,
+    cpu_weight_multiplier=1.0,
+    disk_weight_multiplier=1.0,
+    hypervisor_version_weight_multiplier=1.0,
+    num_instances_weight_multiplier=0.0,
+    io_ops_weight_multiplier=-1.0,
+    image_props_weight_multiplier=0.0,
+    pci_weight_multiplier=1.0,
+    soft_affinity_weight_multiplier=1.0,
+    soft_anti_affinity_weight_multiplier=1.0,
+    build_failure_weight_multiplier=1000000.0,
+    cross_cell_move_weight_multiplier=1000000.0,
+)
 
 #: A part of a nova.conf.
 NOVA_CONF = """
@@ -61,9 +62,7 @@ def settings(directory: Path, text: str) -> Settings:
 
 
 def test_defaults_are_those_of_nova(tmp_path):
-    assert settings(tmp_path, "").filter_options == FilterOptions(
-        multipliers=MULTIPLIERS, enabled_filters=DEFAULT_FILTERS, weight_classes=("all",)
-    )
+    assert settings(tmp_path, "").filter_options == DEFAULTS
 
 
 def test_lines_of_a_nova_conf_mean_the_same(tmp_path):
@@ -85,8 +84,9 @@ def test_lines_of_a_nova_conf_mean_the_same(tmp_path):
         image_props_weight_setting={"os_distro": 1.0, "hw_machine_type": -1.0},
         shuffle_best_same_weighed_hosts=True,
         pci_in_placement=True,
-        multipliers=MULTIPLIERS | {"ram_weight_multiplier": -2.5, "pci_weight_multiplier": 0.0},
-        metrics=MetricsOptions(
+        ram_weight_multiplier=-2.5,
+        pci_weight_multiplier=0.0,
+        metrics=Metrics(
             weight_multiplier=2.0,
             weight_setting={"cpu.percent": -1.0, "name2": 3.0},
             required=False,

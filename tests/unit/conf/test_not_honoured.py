@@ -5,8 +5,7 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.libraries import listed
-from rtagent.conf.not_honoured import OPTIONS, not_honoured
-from rtagent.conf.unknown import NAMESPACES
+from rtagent.conf.unknown import NAMESPACES, OPTIONS, not_honoured
 from tests.functional.cli.shell import run
 
 NOVA = """

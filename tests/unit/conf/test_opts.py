@@ -5,19 +5,19 @@ from pathlib import Path
 
 from oslo_config import cfg, generator
 
-from rtagent.conf import opts
+from rtagent.conf import load
 
 ETC = Path(__file__).resolve().parents[3] / "etc" / "rtagent"
 
 
 def test_every_option_has_a_help_text():
-    for group, options in opts.groups():
+    for group, options in load.own():
         for option in options:
             assert option.help and len(option.help) > 40, f"[{group}] {option.name}"
 
 
 def test_generator_lists_each_option_once():
-    for group, options in opts.list_opts():
+    for group, options in load.list_opts():
         names = [option.dest for option in options]
         assert len(names) == len(set(names)), group
 

@@ -6,8 +6,8 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.conf.settings import Settings, read
-from rtagent.scheduler.options import SchedulerOptions
 
 CONF = """
 [DEFAULT]
@@ -33,7 +33,9 @@ def settings(directory: Path, text: str) -> Settings:
 
 
 def test_defaults(tmp_path):
-    assert settings(tmp_path, "").scheduler_options == SchedulerOptions()
+    assert settings(tmp_path, "").scheduler_options == SchedulerOptions(
+        api_address="/var/lib/rtagent/scheduler.sock"
+    )
 
 
 def test_every_option_is_read(tmp_path):
@@ -49,6 +51,7 @@ def test_every_option_is_read(tmp_path):
         request_timeout=6,
         start_grace=0,
         service_down_time=90,
+        api_address="/var/lib/rtagent/scheduler.sock",
     )
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, delete, select, update
 
 from rtagent.db.schema import claims
 from rtagent.db.store import SqlStore
-from rtagent.errors import ChangeRejected
+from rtagent.errors import ChangeRejected, RevisionConflict
 from rtagent.model.claim import ACTIVE
 from rtagent.model.retention import Retention
 from tests.support.stored_values import (
@@ -42,6 +42,16 @@ def test_claim_uuid_is_unique_in_the_whole_database(database: Database):
         commit(store, theirs, created(replace(claim(1), node_uuid=other.uuid, node="hv55")))
     assert caught.value.kwargs["taken"]
     assert_loads(store, state)
+
+
+def test_change_of_a_claim_whose_row_was_lost_is_a_conflict(engine: Engine):
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), created(claim(1)))
+    with engine.begin() as connection:
+        connection.execute(delete(claims))
+    with pytest.raises(RevisionConflict):
+        commit(store, state, changed(claim(1), state=ACTIVE, expires_at=None, revision=2))
+    assert store.load(NODE.uuid).revision == state.revision
 
 
 def test_claims_of_a_renamed_host_have_its_new_name(database: Database):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from rtagent.db.engine import open_engine
-from rtagent.db.node_hosts import NodeHosts
+from rtagent.db.host_records import NodeHosts
 from rtagent.db.schema import compute_nodes, metadata
 from rtagent.errors import InvalidRequest
 from rtagent.rpc.errors import SignatureInvalid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.flavor import Flavor
@@ -14,7 +15,6 @@ from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import SAMPLE, HostFilters
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid

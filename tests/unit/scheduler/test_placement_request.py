@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import PciRequest
@@ -15,7 +16,6 @@ from rtagent.pci.aliases import parse_aliases
 from rtagent.scheduler.candidate import MAX_TRIED, Candidate, Candidates
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_request import candidates_query
 from tests.support.host_states import aggregate
 from tests.support.hosts import uid

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import ConfigError
 from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.filters.compute import ComputeFilter
 from rtagent.scheduler.filters.json_query import JsonFilter
-from rtagent.scheduler.options import FilterOptions
 
 OURS = {
     *("AggregateImagePropertiesIsolation", "AggregateInstanceExtraSpecsFilter"),

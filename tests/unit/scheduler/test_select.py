@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.request_spec import InstanceGroup, RequestSpec
 from rtagent.scheduler.claim_template import NO_OWNER
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.replica import OTHERS, SHARED
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid

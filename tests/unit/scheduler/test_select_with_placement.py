@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.scheduler.candidate import Candidates
-from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.ports import Written
 from tests.support.host_states import host_state
 from tests.support.hosts import host, uid

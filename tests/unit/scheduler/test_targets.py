@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request_spec import Destination
 from rtagent.scheduler.filtering import HostFilters
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import uid

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.scheduler.options import FilterOptions
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
 from rtagent.scheduler.weighers.load import NumInstancesWeigher
 from tests.support.host_states import aggregate, host_state
@@ -64,4 +64,4 @@ def test_only_host_with_bad_metadata_is_still_selected():
 def test_weigher_without_key_has_the_multiplier_1():
     hosts = [host_state("a", num_io_ops=60), host_state("b", num_io_ops=1)]
 
-    assert weights(ByIoOps, hosts, FilterOptions(multipliers={KEY: 7.0})) == {"b": 1.0, "a": 0.0}
+    assert weights(ByIoOps, hosts, FilterOptions(**{KEY: 7.0})) == {"b": 1.0, "a": 0.0}

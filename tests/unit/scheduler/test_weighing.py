@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import ConfigError
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
 from rtagent.scheduler.weighers.cross_cell import CrossCellWeigher
 from rtagent.scheduler.weighing import ALL, HostWeighers
@@ -56,7 +56,7 @@ def test_weights_of_all_weighers_are_added():
         host_state("b", free_ram_mb=2, free_disk_mb=4),
         host_state("c", free_ram_mb=1, free_disk_mb=4),
     ]
-    options = FilterOptions(multipliers={"ram_weight_multiplier": 2.0})
+    options = FilterOptions(ram_weight_multiplier=2.0)
 
     found = weights([RAMWeigher, DiskWeigher], hosts, options)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidFlavor
 from rtagent.model.instance import PciRequest
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.filters.numa_topology import NUMATopologyFilter
 from rtagent.scheduler.filters.pci_passthrough import PciPassthroughFilter
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.request import Request
 from tests.support.device_states import device_host
 from tests.support.host_states import host_state

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from rtagent.conf.filter_scheduler import Metrics
 from rtagent.model.metric import Metric
 from rtagent.scheduler.filters.metrics import MetricsFilter
-from rtagent.scheduler.options import MetricsOptions
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON
 from tests.support.scheduling import passes, scheduler_request, why_not
 
-WEIGHED = {"metrics": MetricsOptions(weight_setting={"cpu.percent": 1.0, "cpu.user.time": -1.0})}
+WEIGHED = {"metrics": Metrics(weight_setting={"cpu.percent": 1.0, "cpu.user.time": -1.0})}
 
 
 def _host(*names):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.scheduler.options import FilterOptions
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.scheduler.weighers.capacity import CPUWeigher, DiskWeigher, PCIWeigher, RAMWeigher
 from tests.support.host_states import fleet_node, host_state
 from tests.support.scheduling import raw, weights
@@ -30,7 +30,7 @@ def test_negative_multiplier_stacks(weigher, field):
     key = weigher.multiplier_key
     hosts = [host_state("a", **{field: 300}), host_state("b", **{field: 400})]
 
-    found = weights(weigher, hosts, FilterOptions(multipliers={key: -2.0}))
+    found = weights(weigher, hosts, FilterOptions(**{key: -2.0}))
 
     assert list(found.items()) == [("a", -1.5), ("b", -2.0)]
 

@@ -3,11 +3,11 @@
 import pytest
 
 from rtagent import claims
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.decision import Granted
 from rtagent.model.flavor import Image
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.request_spec import ImageRequest
-from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.weighers.image_properties import ImagePropertiesWeigher
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.scheduler.options import FilterOptions
+from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.scheduler.weighers.hypervisor_version import HypervisorVersionWeigher
 from rtagent.scheduler.weighers.load import (
     BuildFailureWeigher,
@@ -29,7 +29,7 @@ def test_by_default(weigher, field, expected):
 
 def test_number_of_instances_counts_only_with_a_multiplier():
     hosts = [host_state("a", num_instances=2), host_state("b", num_instances=4)]
-    options = FilterOptions(multipliers={"num_instances_weight_multiplier": 3.0})
+    options = FilterOptions(num_instances_weight_multiplier=3.0)
 
     assert weigh(NumInstancesWeigher, hosts).scores()[hosts[0].uuid] == ()
     assert weights(NumInstancesWeigher, hosts, options) == {"b": 3.0, "a": 0.0}

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rtagent.conf.filter_scheduler import FilterOptions, Metrics
 from rtagent.model.metric import Metric
-from rtagent.scheduler.options import FilterOptions, MetricsOptions
 from rtagent.scheduler.weighers.metrics import MetricsWeigher
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import raw, weigh, weights
 
 
 def options(required=True, **ratios):
-    return FilterOptions(metrics=MetricsOptions(weight_setting=ratios, required=required))
+    return FilterOptions(metrics=Metrics(weight_setting=ratios, required=required))
 
 
 def host(name, *, aggregates=(), **values):
@@ -73,7 +73,7 @@ def test_measurement_that_is_no_number_does_not_end_the_request(value):
 
 
 def test_multiplier_is_that_of_its_own_group():
-    metrics = MetricsOptions(weight_setting={"x": 1.0}, weight_multiplier=-3.0)
+    metrics = Metrics(weight_setting={"x": 1.0}, weight_multiplier=-3.0)
     hosts = [host("a", x=1.0), host("b", x=2.0)]
 
     assert weights(MetricsWeigher, hosts, FilterOptions(metrics=metrics)) == {"a": 0.0, "b": -3.0}

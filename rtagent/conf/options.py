@@ -1,0 +1,130 @@
+"""Declare an option once, as a field of its group, and read the values of a parsed configuration.
+
+Options are read one by one, so that all mistakes are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import field
+from msgspec.structs import fields
+from oslo_config import cfg
+
+from rtagent.errors import ConfigError
+from rtagent.model.base import Value
+
+#: The first mistake of each option, by the option's group and name.
+Mistakes = dict[tuple[str, str], ConfigError]
+
+
+class Group(Value, frozen=True, kw_only=True):
+    """An option group. Each field is an `option`, whose default is the field's.
+
+    Made without a configuration, it has references such as ``$state_path`` as they are written.
+    """
+
+
+def option(kind: Callable[..., cfg.Opt], **words: Any) -> Any:
+    """Declare the option of a field of a `Group`, which has its name.
+
+    :param kind: oslo.config's class. :param words: its arguments.
+    """
+    return field(default_factory=_Declared(kind, words))
+
+
+class _Declared:
+    """What a field knows of its option. Called, it returns the default."""
+
+    def __init__(self, kind: Callable[..., cfg.Opt], words: dict[str, Any]) -> None:
+        self._kind, self._words = kind, words
+
+    def __call__(self) -> Any:
+        return frozen(self._words.get("default"))
+
+    def opt(self, name: str) -> cfg.Opt:
+        return self._kind(name, **self._words)
+
+
+@cache
+def options(group: type[Group]) -> Sequence[cfg.Opt]:
+    """Return the options that a group declares, in their order."""
+    declared = ((info.name, info.default_factory) for info in fields(group))
+    return [made.opt(name) for name, made in declared if isinstance(made, _Declared)]
+
+
+def frozen(value: Any) -> Any:
+    """Return the value of an option; a list as a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def section(group: str) -> str | None:
+    """Return the group's name as oslo.config expects it: None for DEFAULT."""
+    return None if group == "DEFAULT" else group
+
+
+def values(
+    conf: cfg.ConfigOpts, group: str, declared: Sequence[cfg.Opt], mistakes: Mistakes
+) -> dict[str, Any]:
+    """Return the values of options of a group, by name. An unreadable one counts as its default.
+
+    :param mistakes: the unreadable options are added to it.
+    """
+    holder = conf if group == "DEFAULT" else conf[group]
+    read: dict[str, Any] = {}
+    for opt in declared:
+        name = opt.dest
+        try:
+            read[name] = frozen(holder[name])
+        except (ValueError, cfg.Error) as exc:
+            note(mistakes, mistake(group, name, written(conf, group, opt), rule(exc)))
+            read[name] = frozen(opt.default)
+    return read
+
+
+def mistake(group: str, option: str, value: object, rule: str) -> ConfigError:
+    """Return the error for an option whose value violates a rule."""
+    return ConfigError(group=group, option=option, value=str(value), rule=rule)
+
+
+def note(mistakes: Mistakes, error: ConfigError) -> None:
+    """Add a mistake, unless its option already has one."""
+    mistakes.setdefault((error.kwargs["group"], error.kwargs["option"]), error)
+
+
+def rule(unread: Exception) -> str:
+    """Return the violated rule, in the words of the option's type.
+
+    oslo.config wraps that error in one that names files and lines.
+    """
+    return str(unread.__context__ or unread)
+
+
+def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
+    """Return the text that the operator wrote for an option, before its type interprets it."""
+    plain, holder = cfg.ConfigOpts(), section(group)
+    as_text = cfg.MultiStrOpt if option.multi else cfg.StrOpt
+    plain.register_opt(as_text(option.dest), holder)
+    plain([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
+    try:
+        text = (plain[holder] if holder else plain)[option.dest]
+    except cfg.Error:  # a $reference to an option that does not exist
+        return "(unresolved)"
+    return "; ".join(text) if option.multi else str(text)
+
+
+def sections(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
+    """Yield the files of a parsed configuration, with their groups, options and values as text."""
+    for file in _files(conf):
+        groups: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(file), groups).parse()
+        yield file, groups
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
+    yield from map(Path, conf.config_file or ())
+    for directory in conf.config_dir or ():
+        yield from sorted(Path(directory).glob("*.conf"))
