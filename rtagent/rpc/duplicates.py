@@ -20,9 +20,10 @@ from rtagent.model.base import Uuid, Value
 from rtagent.model.converter import Converter
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Arguments
 from rtagent.ports import Clock
 from rtagent.rpc.claim_endpoint import UpdateUsage
-from rtagent.rpc.method import Arguments, Change
+from rtagent.rpc.method import Change
 
 #: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
 MEMORY = 20.0

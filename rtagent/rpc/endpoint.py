@@ -12,12 +12,12 @@ from rtagent.model.base import Value
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.metric import Metric
+from rtagent.model.request import Arguments
 from rtagent.ports import Clock, Reporter, ServiceRegistry
 from rtagent.rpc.claim_endpoint import AdoptionEndpoint, ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
 from rtagent.rpc.duplicates import Duplicates
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.method import Arguments
 from rtagent.rpc.methods import VERSION
 from rtagent.rpc.move_endpoint import AllocationEndpoint, DeleteAllocation, MoveEndpoint
 from rtagent.rpc.node_endpoint import Ask, DrainEndpoint, HostReportEndpoint, NodeEndpoint

@@ -232,11 +232,11 @@ def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
     for theirs in others:
         case = needs_of(theirs), theirs, dict[str, tuple[str, ...]](), False
         asked = following(case)
-        build_it = partial(claims.build, state, asked, call(), NOON)
+        build_it = partial(claims.instance_claim, state, call(), NOON, asked)
         state, claim = outcome(state, used, case, build_it)
         used += theirs if claim else Counter()
 
-    build_it = partial(claims.build, state, following(first), call(), NOON)
+    build_it = partial(claims.instance_claim, state, call(), NOON, following(first))
     state, claim = outcome(state, used, first, build_it)
     if claim is None:
         return
