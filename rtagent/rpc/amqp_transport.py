@@ -23,8 +23,7 @@ from amqp.exceptions import MessageNacked
 from amqp.protocol import queue_declare_ok_t
 from kombu.transport import pyamqp
 
-from rtagent.rpc.amqp_frames import harmless_frames
-from rtagent.rpc.amqp_reading import FrameSocket
+from rtagent.rpc.amqp_frames import FrameSocket, harmless_frames
 from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, Refused, check, check_delivery
 from rtagent.rpc.topics import AGENT, SCHEDULER
 

@@ -17,8 +17,7 @@ from rtagent.rpc.report_endpoint import ReportEndpoint
 from rtagent.rpc.roles import ANY
 from rtagent.rpc.selection_endpoint import SelectionEndpoint
 from rtagent.rpc.serving import CheckCaller, Serving
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
 
 VERSION = "1.3"
 

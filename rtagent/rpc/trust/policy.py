@@ -23,7 +23,7 @@ from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.method import Method
-from rtagent.rpc.trust.caller import Caller, not_authorized
+from rtagent.rpc.trust.access import Caller, not_authorized
 from rtagent.rpc.trust.keys import read_file
 
 GROUP = "oslo_policy"

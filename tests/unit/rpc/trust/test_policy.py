@@ -17,7 +17,7 @@ from rtagent.rpc.policies import PREFIXES, default_rules
 from rtagent.rpc.roles import ENOUGH
 from rtagent.rpc.tables import TABLES
 from rtagent.rpc.topics import AGENT
-from rtagent.rpc.trust.caller import Caller
+from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, Policy, read_rules
 from rtagent.telemetry.telemetry import Telemetry
 from tests.support.hosts import ManualClock
