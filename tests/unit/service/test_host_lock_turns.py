@@ -63,7 +63,7 @@ class Site:
     def releases(self) -> bool:
         """Whether a release of an unknown claim would be done."""
         try:
-            self.duplicates.check(UNKNOWN, self.world.tracker.snapshot())
+            self.duplicates.check(self.world.tracker.snapshot, UNKNOWN)
         except (NodeNotReady, DuplicateHost):
             return False
         return True
