@@ -245,4 +245,4 @@ def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
     used += Counter({pool: number for pool, number in first[1].items() if pool[1] == FOO})
     bigger = following(second, claim.owner_id)
     move = MoveRequest(build=bigger, migration="resize", old_flavor=claim.flavor)
-    outcome(state, used, second, partial(move_claim, state, move, call("resize_claim"), NOON))
+    outcome(state, used, second, partial(move_claim, state, call("resize_claim"), NOON, move))

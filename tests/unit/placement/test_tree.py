@@ -463,5 +463,5 @@ def test_begin_and_end_of_a_drain_affect_the_tree():
     begun = draining.drain(state(), call(), NOON, "new disks", None).change
     drained = state().fold(begun)
     assert affects_tree(drained, [begun])
-    ended = draining.undrain(drained, NOON, call()).change
+    ended = draining.undrain(drained, call(), NOON).change
     assert affects_tree(drained.fold(ended), [ended])
