@@ -163,7 +163,7 @@ def declared(group: type) -> Iterator[Method]:
             yield function.rpc_method
 
 
-class Api(Protocol):
+class ClientApi(Protocol):
     """A client whose methods this module makes."""
 
     def _call(
@@ -171,7 +171,7 @@ class Api(Protocol):
     ) -> Any: ...
 
 
-def add_methods(api: type[Api], methods: Iterable[Method]) -> None:
+def add_methods(api: type[ClientApi], methods: Iterable[Method]) -> None:
     """Add a method to the class for each one of the table that has callers."""
     for method in methods:
         setattr(api, method.name, _forward(method, api.__name__))

@@ -58,9 +58,9 @@ class SchedulerEndpoint:
 
     def __init__(
         self,
-        scheduler: selection_endpoint.Selecting,
-        hosts: report_endpoint.Hosts,
-        aggregates: aggregate_endpoint.Store,
+        scheduler: selection_endpoint.HostSelector,
+        hosts: report_endpoint.ReportReceiver,
+        aggregates: aggregate_endpoint.AggregateStore,
         services: Services,
         pong: Callable[[], SchedulerPong],
         not_ready: Callable[[], RtAgentError | None],

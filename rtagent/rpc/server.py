@@ -18,7 +18,7 @@ from rtagent.ports import Clock, Reporter
 from rtagent.rpc import amqp_transport, driver
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.envelope import REASONS, Refused
+from rtagent.rpc.envelope import REASONS, RefusedMessage
 from rtagent.rpc.in_flight import THREADS, InFlight
 from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
 from rtagent.rpc.methods import TOPIC
@@ -185,7 +185,7 @@ class RpcServer:
         self._replies.stop()
         amqp_transport.unsubscribe(self._refused)
 
-    def _refused(self, refusal: Refused) -> None:
+    def _refused(self, refusal: RefusedMessage) -> None:
         self._reporter.counted(REFUSED, refusal.reason)
         self._reporter.log("warning", f"a message was refused: {refusal}")
 

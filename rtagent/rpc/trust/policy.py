@@ -182,7 +182,7 @@ INTERVAL = 1.0
 MAX_DECISIONS = 4096
 
 
-class Policy:
+class AccessPolicy:
     """Thread-safe. Changed policy files take effect within seconds, also without SIGHUP. If one is
     wrong, the rules stay as they are.
     """
