@@ -10,6 +10,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from benchmarks.bench import Bench
+from rtagent.claims import activate_claim, instance_claim
 from rtagent.conf import load
 from rtagent.conf.settings import Settings, read
 from rtagent.db.engine import open_engine
@@ -144,8 +145,8 @@ def settings_in(
     return read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "bench"))
 
 
-def build(number: int | None = None, memory_mb: int = 64) -> tuple[BuildRequest, Call]:
-    """Return a build request and its call, for the guest with this number or for a new one."""
+def build(number: int | None = None, memory_mb: int = 64) -> tuple[Call, BuildRequest]:
+    """Return a call and its build request, for the guest with this number or for a new one."""
     request = BuildRequest(
         instance=Instance(
             uuid=str(uuid.uuid4()) if number is None else owner(number),
@@ -154,7 +155,7 @@ def build(number: int | None = None, memory_mb: int = 64) -> tuple[BuildRequest,
             vm_state="building",
         ),
     )
-    return request, Call(method="instance_claim", operation_id=str(uuid.uuid4()), digest="bench")
+    return Call(method="instance_claim", operation_id=str(uuid.uuid4()), digest="bench"), request
 
 
 def filled(directory: Path, claims: int) -> None:
@@ -165,7 +166,7 @@ def filled(directory: Path, claims: int) -> None:
         made.auditor.run("start")
         for start in range(0, claims, MAX_CLAIMS):
             numbers = range(start, min(start + MAX_CLAIMS, claims))
-            made.tracker.instance_claims([build(number) for number in numbers])
+            made.tracker.create_all(instance_claim, [build(number) for number in numbers])
         granted = len(made.state.claims)
     if granted != claims:
         raise RuntimeError(f"{granted} of {claims} claims were granted")
@@ -173,7 +174,7 @@ def filled(directory: Path, claims: int) -> None:
 
 def activated(made: ResourceTracker, number: int) -> None:
     """Make an active claim for the guest with this number."""
-    request, call = build(number)
-    made.instance_claim(request, call)
+    call, request = build(number)
+    made.create(instance_claim, call, request)
     again = Call(method="activate_claim", operation_id=str(uuid.uuid4()), digest="bench")
-    made.activate_claim(call.operation_id, again)
+    made.change(activate_claim, again, call.operation_id)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from benchmarks import agents
 from benchmarks.bench import CONTEXT, Bench, instance, seconds_each
 from benchmarks.figure import Figure
+from rtagent.claims import instance_claim
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.placement import tree
@@ -121,7 +122,7 @@ def drain(bench: Bench) -> Iterator[Figure]:
     for _ in range(3):
         limits.append(_limit(api, node, number))
         for _ in range(number):
-            node.tracker.instance_claim(*agents.build(memory_mb=1))
+            node.tracker.create(instance_claim, *agents.build(memory_mb=1))
         began = time.perf_counter()
         while outbox.unwritten():
             outbox.turn()

@@ -15,6 +15,7 @@ from benchmarks import agents
 from benchmarks.bench import Bench, percentile
 from benchmarks.figure import Figure
 from rtagent.audit import Auditor
+from rtagent.claims import instance_claim, release_claim
 from rtagent.embedded import SystemClock
 from rtagent.model.change import Call
 from rtagent.ports import NullReporter
@@ -128,12 +129,12 @@ def _during_a_cold_audit(tracker: ResourceTracker, fresh: LibvirtHypervisor) -> 
 
 
 def _claim(tracker: ResourceTracker) -> float:
-    request, call = agents.build()
+    call, request = agents.build()
     began = time.perf_counter()
-    tracker.instance_claim(request, call)
+    tracker.create(instance_claim, call, request)
     taken = time.perf_counter() - began
     end = Call(method="release_claim", operation_id=str(uuid.uuid4()), digest="x")
-    tracker.release_claim(call.operation_id, end)
+    tracker.execute(release_claim, end, call.operation_id)
     return taken
 
 

@@ -11,6 +11,7 @@ from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
 from benchmarks.recorded import Recorded
+from rtagent.claims import instance_claim
 from rtagent.db import commit
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.embedded import EmbeddedNode
@@ -125,7 +126,7 @@ def _claims_per_second(node: EmbeddedNode) -> float:
 
 
 def _claim(node: EmbeddedNode) -> None:
-    node.tracker.instance_claim(*agents.build())
+    node.tracker.create(instance_claim, *agents.build())
 
 
 def _without_mark(hypervisor: FakeHypervisor) -> GivenNodeIdentity:

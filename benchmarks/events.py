@@ -13,6 +13,7 @@ from oslo_config import cfg
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
+from rtagent.claims import instance_claim, release_claim
 from rtagent.conf.settings import SettingsHolder
 from rtagent.db.engine import open_engine
 from rtagent.db.event_rows import SqlEventLog
@@ -126,8 +127,8 @@ def _rate(node: EmbeddedNode) -> float:
     """Return the claims per second of one turn, each with its release. Both record an event."""
 
     def claim_and_release() -> None:
-        claim = node.tracker.instance_claim(*agents.build())
+        claim = node.tracker.create(instance_claim, *agents.build())
         call = Call(method="release_claim", operation_id=str(uuid.uuid4()), digest="")
-        node.tracker.release_claim(claim.uuid, call)
+        node.tracker.execute(release_claim, call, claim.uuid)
 
     return calls_per_second(claim_and_release, 16, ROUNDS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from benchmarks import agents
+from rtagent.claims import instance_claim
 from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Change
@@ -84,8 +85,8 @@ def main() -> None:
 
     def claim() -> None:
         while time.monotonic() < until:
-            request, call = agents.build(memory_mb=1)
-            random.choice(nodes).node.tracker.instance_claim(request, call)
+            call, request = agents.build(memory_mb=1)
+            random.choice(nodes).node.tracker.create(instance_claim, call, request)
             time.sleep(4 / RATE)
 
     threads = [threading.Thread(target=claim) for _ in range(4)]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
+from rtagent.claims import instance_claim, release_claim
 from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Call
@@ -72,11 +73,13 @@ def _reports(bench: Bench, node: EmbeddedNode, settings: SettingsHolder) -> Loop
 
 def _seconds(node: EmbeddedNode) -> float:
     """Return the seconds that the claims of one turn take. They are released afterwards."""
-    rate = calls_per_second(lambda: node.tracker.instance_claim(*agents.build()), 16, ROUNDS)
+    rate = calls_per_second(
+        lambda: node.tracker.create(instance_claim, *agents.build()), 16, ROUNDS
+    )
 
     def release(claim_uuid: str) -> None:
         call = Call(method="release_claim", operation_id=str(uuid.uuid4()), digest="")
-        node.tracker.release_claim(claim_uuid, call)
+        node.tracker.execute(release_claim, call, claim_uuid)
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(release, node.state.claims))

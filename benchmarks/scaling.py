@@ -12,6 +12,7 @@ from uuid import uuid4
 from benchmarks import agents
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
+from rtagent.claims import abort_instance_claim, instance_claim
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
 from rtagent.model.change import Call
@@ -102,7 +103,7 @@ def _node(bench: Bench, host: Host, stack: ExitStack) -> EmbeddedNode:
     node.auditor.run("start")
     builds = [_build(host) for _ in range(host.live)]
     for start in range(0, len(builds), MAX_CLAIMS):
-        node.tracker.instance_claims(builds[start : start + MAX_CLAIMS])
+        node.tracker.create_all(instance_claim, builds[start : start + MAX_CLAIMS])
     claims = len(node.tracker.snapshot().claims)
     if claims != host.live:
         raise RuntimeError(f"{claims} of {host.live} claims were granted on {host}")
@@ -111,17 +112,17 @@ def _node(bench: Bench, host: Host, stack: ExitStack) -> EmbeddedNode:
 
 def _seconds(node: EmbeddedNode, host: Host) -> float:
     """Return the seconds of a claim. Its end is not measured."""
-    request, call = _build(host)
+    call, request = _build(host)
     began = time.perf_counter()
-    node.tracker.instance_claim(request, call)
+    node.tracker.create(instance_claim, call, request)
     taken = time.perf_counter() - began
     end = Call(method="abort_instance_claim", operation_id=str(uuid4()), digest="bench")
-    node.tracker.abort_instance_claim(call.operation_id, end)
+    node.tracker.execute(abort_instance_claim, end, call.operation_id)
     return taken
 
 
-def _build(host: Host) -> tuple[BuildRequest, Call]:
+def _build(host: Host) -> tuple[Call, BuildRequest]:
     flavor = Flavor(vcpus=1, memory_mb=64, extra_specs=host.extra_specs)
     instance = Instance(uuid=str(uuid4()), flavor=flavor)
     call = Call(method="instance_claim", operation_id=str(uuid4()), digest="bench")
-    return BuildRequest(instance=instance), call
+    return call, BuildRequest(instance=instance)

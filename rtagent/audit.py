@@ -179,9 +179,9 @@ class Auditor:
             state, self.namespaces = self.tracker.snapshot(), seen.namespaces
             problems = (*_unknown(state, seen), *seen.problems, *device_problems(base, seen))
             if seen.has_devices and seen.devices is None:
-                self.tracker.note_unlisted(HypervisorUnavailable(_UNLISTED))
+                self.tracker.creation.unlisted = HypervisorUnavailable(_UNLISTED)
             elif seen.has_devices and not refused:
-                self.tracker.note_unlisted(None)
+                self.tracker.creation.unlisted = None
             if seen.devices is not None:
                 self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
@@ -199,13 +199,13 @@ class Auditor:
         except TrackerBusy:  # the result of the audit before still holds
             raise
         except Exception as error:
-            self.tracker.note_unobserved(self._part, unobserved(error))
+            self.tracker.creation.note_unobserved(self._part, unobserved(error))
             raise
         assert self.last is not None
         if not self.last.complete:
-            self.tracker.note_unobserved(self._part, HypervisorUnavailable(_INCOMPLETE))
+            self.tracker.creation.note_unobserved(self._part, HypervisorUnavailable(_INCOMPLETE))
         elif self.last.good:  # if nothing was written, the result of the audit before still holds
-            self.tracker.note_unobserved(self._part, None)
+            self.tracker.creation.note_unobserved(self._part, None)
 
     def _end_wait(self) -> None:
         """Let guests that are not back count as missing, when their time is over."""

@@ -1,7 +1,8 @@
-"""The rules of claims: build, activate, renew, end, update. Pure.
+"""The rules of claims, by the names of their calls. Pure.
 
-Every rule takes the state and returns `Granted` (the change, and the claims after it) or `Refused`
-(every reason), or raises a `RequestError` if the call itself is wrong.
+A `Rule` takes the state, the call, the time and what it decides on. It returns `Granted` (the
+change, and the claims after it) or `Refused` (every reason), or raises a `RequestError` if the call
+itself is wrong. Submit it with `ResourceTracker.create`, ``change`` or ``execute``.
 """
 
 from __future__ import annotations
@@ -12,27 +13,25 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.allocation import requirements
-from rtagent.allocation.allocate import allocate
 from rtagent.allocation.requirements import Requirements
-from rtagent.allocation.shares import shares_of
 from rtagent.errors import ClaimConflict, GuestRunning
 from rtagent.lifecycle.consequences import granted, unchanged
+from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.change import Call, Event, ended_operation
-from rtagent.model.claim import BUILD, LEASED_STATES, Claim
+from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
-from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
 
 
-def build(
+def instance_claim(
     state: NodeState,
-    request: BuildRequest,
     call: Call,
     now: datetime,
+    request: BuildRequest,
     required: Requirements | None = None,
     *,
     active: bool = False,
@@ -48,23 +47,13 @@ def build(
     owner_id = request.instance.uuid
     _check_no_claim(state, owner_id, call.operation_id)
     required = required or requirements.from_request(request, state.policy)
-    shares = shares_of(state, request, required, BUILD)
-    allocated = allocate(state, owner_id, required, shares)
-    if isinstance(allocated, Refused):
-        return allocated
-    claim = replace(
-        new_claim(state, request, call, now, required.usage, active=active),
-        numa_topology=allocated.numa_topology,
-        pci=allocated.pci,
-        resources=allocated.resources,
-        quantities=allocated.quantities,
-        mem_encryption=allocated.mem_encryption,
-    )
-    return created(call, claim, now)
+    claim = fitted_claim(state, call, now, request, required, active=active)
+    return claim if isinstance(claim, Refused) else created(call, claim, now)
 
 
-def activate(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decision:
-    """Activate a claim before its domain is started: the lease ends here.
+def activate_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str) -> Decision:
+    """Activate a claim before its domain is started: the lease ends here. A caller that receives
+    `ClaimExpired` must not start the domain.
 
     :raises ClaimNotFound: IllegalTransition:
     """
@@ -73,7 +62,7 @@ def activate(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> De
     return granted(state, call, now, Event(before=before, after=after, action="activate"))
 
 
-def renew(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decision:
+def renew_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str) -> Decision:
     """Renew the lease of a claim; an active claim has none and is returned unchanged.
 
     :raises ClaimNotFound: IllegalTransition:
@@ -83,44 +72,49 @@ def renew(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decis
     return granted(state, call, now, Event(before=before, after=after, action="renew"))
 
 
-def end(
+def release_claim(
     state: NodeState,
-    claim_uuid: str,
-    verb: str,
     call: Call,
     now: datetime,
+    claim_uuid: str,
     reason: str = "",
     running: Collection[str] = (),
 ) -> Decision:
-    """Release (or abort) a claim completely.
+    """Release everything that a claim has.
 
     An unknown uuid is recorded as ended, so that a late creating call with that operation id is
     refused.
 
-    :param verb: ``release`` or ``abort``. :param reason: for the history.
+    :param reason: for the history.
     :param running: domains that run here. A claim of one of them is not ended.
     :raises GuestRunning: the claim's guest runs here.
     """
-    before = state.claims.get(claim_uuid)
-    if before is None:
-        operations = (call.operation(), ended_operation(claim_uuid))
-        return Granted(call.change(now, operations=operations))
-    if before.owner_id in running:
-        raise GuestRunning(claim_uuid=claim_uuid, owner_id=before.owner_id)
-    after = transition(before, verb, state, now)
-    event = Event(before=before, after=after, action=verb, reason=reason)
-    return granted(state, call, now, event)
+    return _end(state, call, now, "release", claim_uuid, reason, running)
 
 
-def end_leased(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decision:
-    """Abort a claim that has a lease; any other claim stays as it is."""
+def abort_instance_claim(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    claim_uuid: str,
+    reason: str = "",
+    running: Collection[str] = (),
+) -> Decision:
+    """Give up a build and release its claim, as `release_claim` does."""
+    return _end(state, call, now, "abort", claim_uuid, reason, running)
+
+
+def abort_leased_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str) -> Decision:
+    """Abort a claim whose lease runs, because its caller does not get it; any other claim, as one
+    that was activated meanwhile, stays as it is.
+    """
     claim = state.claims.get(claim_uuid)
     if claim is None or claim.state not in LEASED_STATES:
         return unchanged(call, now)
-    return end(state, claim_uuid, "abort", call, now)
+    return abort_instance_claim(state, call, now, claim_uuid)
 
 
-def update(state: NodeState, facts: InstanceUpdate, call: Call, now: datetime) -> Decision:
+def update_usage(state: NodeState, call: Call, now: datetime, facts: InstanceUpdate) -> Decision:
     """Record an instance's new state, from which the statistics are made.
 
     An instance that is deleted or offloaded releases its claims, whatever move it takes part in.
@@ -134,10 +128,35 @@ def update(state: NodeState, facts: InstanceUpdate, call: Call, now: datetime) -
     return granted(state, call, now, *events)
 
 
-def count_build(state: NodeState, succeeded: bool, call: Call, now: datetime) -> Decision:
-    """Count a failed build, or end the row of failed ones: feeds ``stats.failed_builds``."""
-    failed = 0 if succeeded else state.failed_builds + 1
+def build_failed(state: NodeState, call: Call, now: datetime) -> Decision:
+    """Count one more failed build in a row: feeds ``stats.failed_builds``."""
+    failed = state.failed_builds + 1
     return Granted(call.change(now, failed_builds=failed, operations=(call.operation(),)))
+
+
+def build_succeeded(state: NodeState, call: Call, now: datetime) -> Decision:
+    """End the row of failed builds."""
+    return Granted(call.change(now, failed_builds=0, operations=(call.operation(),)))
+
+
+def _end(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    verb: str,
+    claim_uuid: str,
+    reason: str,
+    running: Collection[str],
+) -> Decision:
+    before = state.claims.get(claim_uuid)
+    if before is None:
+        operations = (call.operation(), ended_operation(claim_uuid))
+        return Granted(call.change(now, operations=operations))
+    if before.owner_id in running:
+        raise GuestRunning(claim_uuid=claim_uuid, owner_id=before.owner_id)
+    after = transition(before, verb, state, now)
+    event = Event(before=before, after=after, action=verb, reason=reason)
+    return granted(state, call, now, event)
 
 
 def _check_no_claim(state: NodeState, owner_id: str, claim_uuid: str) -> None:

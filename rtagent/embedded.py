@@ -46,10 +46,11 @@ def open_node(
     The first audit discovers the host; before it, claims raise `NodeNotReady`. Afterwards the
     program audits at intervals, and calls `tracker.recover` while the tracker is `stale`::
 
+        >>> from rtagent import claims
         >>> with open_node(settings, hypervisor, store, clock) as node:
         ...     summary = node.auditor.run("start")
         ...     node.apply(settings)  # also after each change of the settings
-        ...     claim = node.tracker.instance_claim(request, call)
+        ...     claim = node.tracker.create(claims.instance_claim, call, request)
         >>> assert summary.good and claim.state == "building"
 
     :param settings: what `rtagent.conf.settings.read` returns for a parsed configuration.
@@ -69,7 +70,7 @@ def open_node(
             stack.callback(identity.release)
         node = _restored(settings, identity, hypervisor, store, clock, reporter, bus)
         # What the store has of the host and its guests may have changed since it was written.
-        node.tracker.note_unobserved(PART, NodeNotReady())
+        node.tracker.creation.note_unobserved(PART, NodeNotReady())
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node
@@ -129,8 +130,7 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
 
 class EmbeddedNode:

@@ -1,7 +1,12 @@
 """ResourceTracker: the single authority on the claims of this node.
 
-Each method that changes something submits one pure rule to the state writer, which decides it on
-the current state, makes the change durable, and publishes the new state.
+What changes something is a pure rule: those of claims are in `rtagent.claims`, those of moves,
+devices and of facts that a program states in `rtagent.lifecycle`. `create`, `change` and `execute`
+submit a rule to the state writer, which decides it on the current state, makes the change durable,
+and publishes the new state::
+
+    claim = tracker.create(claims.instance_claim, call, request)
+    tracker.execute(claims.release_claim, another_call, claim.uuid)
 """
 
 from __future__ import annotations
@@ -10,35 +15,33 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
-from rtagent import claims
 from rtagent.bus import Bus, StatePublished
-from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
-from rtagent.lifecycle import attach, moves, quarantine
+from rtagent.errors import RtAgentError, StoreUnavailable
+from rtagent.lifecycle import moves
+from rtagent.lifecycle.consequences import unchanged
 from rtagent.lifecycle.recorded_providers import claims_with_new_providers
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
-from rtagent.model.decision import Decision
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.decision import Decision, Granted, Rule
 from rtagent.model.migration import TakenOver
-from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, NullReporter, Reporter, Store, Witness
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.steps import Outcome, Step
-from rtagent.state.adoptions import Adoptions
 from rtagent.state.announcements import Announcements
-from rtagent.state.drain_operations import DrainOperations
-from rtagent.state.fact_operations import FactOperations
-from rtagent.state.move_operations import MoveOperations
-from rtagent.state.operations import Operations, Rule
+from rtagent.state.creation import Creation
+from rtagent.state.operations import Operations, bound
 from rtagent.state.unwritten_allocations import UnwrittenAllocations
 from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
+
+P = ParamSpec("P")
+D = TypeVar("D", bound=Decision)
+T = TypeVar("T")
 
 #: How many steps of an audit go into one decision, so that claims get in between.
 CHUNK = 50
@@ -51,8 +54,7 @@ TEST_CALL = Call(
 class ResourceTracker:
     """The single writer of a node's state. Thread-safe.
 
-    :ivar moves: the methods of moves. :ivar adoptions: those of domains without a claim.
-    :ivar facts: those by which the program that embeds the tracker states facts.
+    :ivar creation: whether claims are created at present.
     :ivar announcements: events that are not part of a change.
     :ivar bus: gets `StatePublished`, `CallRefused`, `WriterDown` and `AnnouncementWaits`.
     :ivar unwritten: the consumers whose allocations have to be written to Placement.
@@ -84,15 +86,12 @@ class ResourceTracker:
         )
         self.announcements = Announcements(self._writer, clock, reporter)
         self._operations = Operations(self._writer, store, clock, reporter)
-        self.moves = MoveOperations(self._operations)
-        self.drains = DrainOperations(self._operations)
-        self.facts = FactOperations(self._operations)
-        self.adoptions = Adoptions(self._operations, clock)
+        self.creation = Creation(self._writer)
         self.unwritten = UnwrittenAllocations(self._writer, clock)
 
     def __repr__(self) -> str:
         status = self.fault or self._writer.status.stale or self.restored
-        status = status or self._operations.suspended or "granting"
+        status = status or self.creation.suspended or "granting"
         return f"<ResourceTracker {self.snapshot()!r} {status}>"
 
     # -- state ----------------------------------------------------------------------------------
@@ -127,180 +126,67 @@ class ResourceTracker:
         """Call `listener` with each `StatePublished` of the bus. It must return at once."""
         self.bus.subscribe(StatePublished, lambda event: listener(event.state, event.changes))
 
-    def suspend_creation(self, error: Unavailable | None) -> None:
-        """Answer creating calls with this error from now on; None: create claims again."""
-        self._operations.suspend_creation(error)
+    # -- calls ----------------------------------------------------------------------------------
 
-    @property
-    def unobserved(self) -> Unavailable | None:
-        """Why the last audit has not observed the host, or None. Until it has, no claim is made."""
-        return self._operations.unobserved
+    def create(self, rule: Rule[P], call: Call, *args: P.args, **kwargs: P.kwargs) -> Claim:
+        """Create a claim, whose uuid is the operation id. A repeat returns the claim as it is now.
 
-    def note_unobserved(self, part: str, error: Unavailable | None) -> None:
-        """Note why an audit of a part of the host has not observed it; None: it has."""
-        self._operations.note_unobserved(part, error)
-
-    @property
-    def unlisted(self) -> Unavailable | None:
-        """Why the last audit has not listed the host's devices, or None. Until one has, no claim
-        gets any."""
-        return self._operations.unlisted
-
-    def note_unlisted(self, error: Unavailable | None) -> None:
-        """Note why an audit has not listed the devices; None: it has."""
-        self._operations.unlisted = error
-
-    # -- claims ---------------------------------------------------------------------------------
-
-    def instance_claim(self, request: BuildRequest, call: Call, *, active: bool = False) -> Claim:
-        """Claim resources for a build.
-
-        :param active: activate the claim at once, because its domain is about to be started.
-        :raises ComputeResourcesUnavailable: ClaimConflict: ClaimExpired: Unavailable:
+        :raises ComputeResourcesUnavailable: refused. :raises NodeDraining: of a new claim.
+        :raises ClaimExpired: a repeat, and the claim has ended.
+        :raises ClaimConflict: the operation id was used for another call. :raises Unavailable:
+        :raises RequestError: what the rule raises.
         """
-        return self._operations.create(
-            lambda state, now: claims.build(state, request, call, now, active=active), call
-        )
+        self.creation.check()
+        decide = bound(self.creation.admitted(rule), call, *args, **kwargs)
+        return self._operations.run(decide, call)[0]
 
-    def instance_claims(
-        self, builds: Sequence[tuple[BuildRequest, Call]]
+    def create_all(
+        self,
+        rule: Callable[[NodeState, Call, datetime, T], Decision],
+        requests: Sequence[tuple[Call, T]],
     ) -> list[Claim | RtAgentError]:
-        """Claim resources for many builds, which share commits. Each is decided like a call of
-        `instance_claim`, in this order, on the state that the earlier ones leave.
+        """Create many claims, which share commits. Each is decided as by `create`, in this order,
+        on the state that the earlier ones leave.
 
-        :return: for each its claim, or the error that `instance_claim` would raise.
+        :return: for each its claim, or the error that `create` would raise.
         :raises Unavailable: no claim is created at present.
         """
+        self.creation.check()
+        rule = self.creation.admitted(rule)
+        return self._operations.run_all([(bound(rule, *each), each[0]) for each in requests])
 
-        def rule(request: BuildRequest, call: Call) -> Rule:
-            return lambda state, now: claims.build(state, request, call, now)
+    def test_claim(
+        self,
+        rule: Callable[Concatenate[NodeState, Call, datetime, P], D],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> D:
+        """Decide a rule that creates a claim on the snapshot, as `create` would. Changes nothing.
 
-        return self._operations.create_all([(rule(*build), build[1]) for build in builds])
-
-    def test_claim(self, request: BuildRequest | AttachRequest | MoveRequest) -> Decision:
-        """Decide a request on the snapshot, as `instance_claim`, `claim_pci_devices` or
-        `moves.move_claim` would. Changes nothing.
-
-        :raises Unavailable: as they would.
+        :raises Unavailable: as `create`. :raises RequestError: what the rule raises.
         """
-        self._operations.check_creation()
+        self.creation.check()
         if down := self._writer.status.down:
             raise StoreUnavailable(down)
+        rule = self.creation.admitted(rule)
+        return rule(self.snapshot(), TEST_CALL, self._clock.now(), *args, **kwargs)
 
-        def rule(state: NodeState, now: datetime) -> Decision:
-            if isinstance(request, MoveRequest):
-                return moves.move_claim(state, request, TEST_CALL, now)
-            if isinstance(request, AttachRequest):
-                return attach.claim_devices(state, request, TEST_CALL, now)
-            return claims.build(state, request, TEST_CALL, now)
+    def change(self, rule: Rule[P], call: Call, *args: P.args, **kwargs: P.kwargs) -> Claim:
+        """Change a claim; a repeat returns the claim as it is now.
 
-        return self._operations.admitted(rule)(self.snapshot(), self._clock.now())
-
-    def activate_claim(self, claim_uuid: str, call: Call) -> Claim:
-        """Activate a claim before its domain is started. A caller that receives `ClaimExpired` must
-        not start the domain.
-
-        :raises ClaimNotFound: ClaimExpired: IllegalTransition: Unavailable:
+        :raises ClaimExpired: the claim has ended. :raises ClaimNotFound:
+        :raises ClaimConflict: the operation id was used for another call. :raises Unavailable:
+        :raises RequestError: what the rule raises.
         """
-        return self._operations.change(
-            lambda state, now: claims.activate(state, claim_uuid, call, now), call
-        )
+        return self._operations.run(bound(rule, call, *args, **kwargs), call)[0]
 
-    def renew_claim(self, claim_uuid: str, call: Call) -> Claim:
-        """Renew the lease of a claim.
+    def execute(self, rule: Rule[P], call: Call, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Make a change whose caller needs no claim in the answer.
 
-        :raises ClaimNotFound: ClaimExpired: IllegalTransition: Unavailable:
+        :raises ClaimConflict: the operation id was used for another call. :raises Unavailable:
+        :raises RequestError: what the rule raises.
         """
-        return self._operations.change(
-            lambda state, now: claims.renew(state, claim_uuid, call, now), call
-        )
-
-    def abort_instance_claim(self, claim_uuid: str, call: Call, **more: Any) -> None:
-        """Give up a build and release its claim, as `release_claim` does."""
-        self._operations.execute(
-            lambda state, now: claims.end(state, claim_uuid, "abort", call, now, **more), call
-        )
-
-    def abort_leased_claim(self, claim_uuid: str, call: Call) -> None:
-        """Abort a claim whose lease runs, because its caller does not get it. A claim that was
-        activated meanwhile stays.
-        """
-        self._operations.execute(
-            lambda state, now: claims.end_leased(state, claim_uuid, call, now), call
-        )
-
-    def release_claim(self, claim_uuid: str, call: Call, **more: Any) -> None:
-        """Release everything that the claim has. An unknown id is recorded as ended, so that a late
-        creating call with that id is refused.
-
-        :param more: ``reason`` and ``running`` of `rtagent.claims.end`.
-        """
-        self._operations.execute(
-            lambda state, now: claims.end(state, claim_uuid, "release", call, now, **more), call
-        )
-
-    def update_usage(self, facts: InstanceUpdate, call: Call) -> None:
-        """Record an instance's new state; `deleted` and `shelved_offloaded` release its claims."""
-        self._operations.execute(lambda state, now: claims.update(state, facts, call, now), call)
-
-    def build_failed(self, call: Call) -> None:
-        """Count one more failed build in a row."""
-        self._operations.execute(
-            lambda state, now: claims.count_build(state, False, call, now), call
-        )
-
-    def build_succeeded(self, call: Call) -> None:
-        """End the row of failed builds."""
-        self._operations.execute(
-            lambda state, now: claims.count_build(state, True, call, now), call
-        )
-
-    # -- devices --------------------------------------------------------------------------------
-
-    def claim_pci_devices(
-        self, request: AttachRequest, call: Call, *, active: bool = False
-    ) -> Claim:
-        """Claim devices for a guest that is here.
-
-        :param active: activate the claim at once, because the devices are about to be attached.
-        :raises ComputeResourcesUnavailable: ClaimNotFound: ClaimConflict: ClaimExpired:
-        """
-        return self._operations.create(
-            lambda state, now: attach.claim_devices(state, request, call, now, active=active), call
-        )
-
-    def allocate_pci_devices(self, owner_id: str, claim_uuid: str, call: Call) -> Claim:
-        """Activate an attach claim before its devices are attached to the guest.
-
-        :raises ClaimNotFound: ClaimExpired: Unavailable:
-        """
-        return self._operations.change(
-            lambda state, now: attach.activate(state, owner_id, claim_uuid, call, now), call
-        )
-
-    def end_pci_claims(
-        self,
-        owner_id: str,
-        claim_uuid: str | None,
-        verb: str,
-        call: Call,
-        devices: Collection[str] = (),
-    ) -> None:
-        """Release attach claims, or these devices of them: building ones (``unclaim``), or active
-        ones (``free``).
-
-        :raises PciDevicesNotClaimed:
-        """
-        self._operations.execute(
-            lambda state, now: attach.end(state, owner_id, claim_uuid, verb, call, now, devices),
-            call,
-        )
-
-    def set_quarantine(self, address: str, reason: str | None, call: Call) -> None:
-        """Put a device into quarantine, or clear it (None). :raises PciDeviceNotFound:"""
-        self._operations.execute(
-            lambda state, now: quarantine.quarantine(state, address, reason, call, now), call
-        )
+        self._operations.run(bound(rule, call, *args, **kwargs), call, answers=False)
 
     def once(self, call: Call, effect: Callable[[], object]) -> None:
         """Have an effect outside the state, unless the operation had it before.
@@ -309,7 +195,9 @@ class ResourceTracker:
 
         :raises ClaimConflict: the operation id was used for another call. :raises Unavailable:
         """
-        self._operations.once(call, effect)
+        if self._operations.record(call.operation_id) is None:
+            effect()
+        self.execute(_record, call)
 
     # -- audits and the operator ------------------------------------------------------------------
 
@@ -389,7 +277,12 @@ class ResourceTracker:
         :raises RestoreNotFound: another one awaits acceptance, or none.
         :raises StoreUnavailable: the acceptance is not durable.
         """
-        self._operations.accept_restore(revision, call)
+
+        def accept() -> None:
+            self.restart_leases()
+            self._writer.restoration.accept(revision)
+
+        self.once(call, accept)
 
     def check_position(self) -> None:
         """Read epoch and revision of the node's record, and make the mark durable.
@@ -400,6 +293,11 @@ class ResourceTracker:
         :raises StoreUnavailable:
         """
         self._writer.recovery.check_position()
+
+
+def _record(_: NodeState, call: Call, now: datetime) -> Granted:
+    """The rule of a call that changes nothing here."""
+    return unchanged(call, now)
 
 
 def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:

@@ -128,8 +128,8 @@ def from_request(
     :raises InvalidPciRequest: a device request or ``hw:pmem`` is malformed.
     :raises PciRequestAliasNotDefined:
     """
-    instance, flavor, limits = request.instance, request.instance.flavor, request.limits
-    extra, ratios = request.extra_resource, limits.numa_topology or NumaLimits()
+    instance, flavor, limits = request.instance, request.instance.flavor, request.limits or Limits()
+    extra, ratios = request.extra_resource or {}, limits.numa_topology or NumaLimits()
     grouped = _in_request_groups(flavor)
     numa = numa_requirements(
         flavor.vcpus, flavor.memory_mb, flavor.extra_specs, instance.image.properties

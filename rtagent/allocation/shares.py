@@ -56,14 +56,14 @@ def shares_of(
     if state.topology is None:  # `allocate` refuses that
         return None
     if request.allocations is None:
-        check(device_shares.unallocated(request.provider_mapping))
+        check(device_shares.unallocated(request.provider_mapping or {}))
         return None
     pools = ProviderPools(state)
     parts = _Parts(pools, request.allocations)
     lenient = kind in _WITH_SOURCE
     needed = required.allocated if state.policy.judges_amounts else {}
     devices, mismatches = device_shares.build(
-        pools, state, required.devices, request.allocations, request.provider_mapping
+        pools, state, required.devices, request.allocations, request.provider_mapping or {}
     )
     check(
         (
@@ -88,7 +88,7 @@ def attached_shares(
     :raises AllocationMismatch:
     """
     if request.allocations is None:
-        check(device_shares.unallocated(request.provider_mapping))
+        check(device_shares.unallocated(request.provider_mapping or {}))
         return None
     pools = ProviderPools(state)
     addresses = {
@@ -100,7 +100,7 @@ def attached_shares(
     providers = pools.device_providers
     held = Counter(providers[address] for address in addresses if address in providers)
     devices, mismatches = device_shares.build(
-        pools, state, requests, request.allocations, request.provider_mapping, held
+        pools, state, requests, request.allocations, request.provider_mapping or {}, held
     )
     check(mismatches)
     return devices

@@ -21,6 +21,7 @@ from rtagent.errors import (
     UnitConflict,
 )
 from rtagent.lifecycle.moves.records import check_same_move, new_record
+from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
 from rtagent.lifecycle.unit_conflicts import held_by_others
 from rtagent.model.adopt_request import AdoptRequest
@@ -29,7 +30,6 @@ from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
 from rtagent.model.decision import Granted
 from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
-from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
@@ -42,8 +42,9 @@ from rtagent.numa.requirements import numa_requirements
 ACTION = "adopt"
 
 
-def adopt_claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -> Granted:
+def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptRequest) -> Granted:
     """Make a claim of exactly what the request states: active, or outgoing at the source of a move.
+    It is a fact: submit it as a ``change``, so that it is recorded even while no claim is created.
 
     A device that has no record, because no specification matches it, gets one: it stays recorded as
     long as it is held (P10).
@@ -112,7 +113,7 @@ def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -
     assignment = _assignment(state, request)
     usage = NOTHING if request.attached else _usage(request, assignment or Assignment())
     build = BuildRequest(instance=request.instance)
-    claim = new_claim(state, build, call, now, usage, active=True)
+    claim = new_claim(state, call, now, build, usage, active=True)
     facts = None if request.attached else request.migration
     at_source = facts is not None and request.role == SOURCE
     return replace(

@@ -16,13 +16,13 @@ from rtagent.allocation.shares import attached_shares
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
 from rtagent.lifecycle.consequences import granted
+from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created, refuse
 from rtagent.model.domain_usage import HostResource
-from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.numa.requirements import numa_requirements
@@ -30,16 +30,23 @@ from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import attached_requests
 
 
-def claim_devices(
-    state: NodeState, request: AttachRequest, call: Call, now: datetime, *, active: bool = False
+def claim_pci_devices(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    request: AttachRequest,
+    *,
+    active: bool = False,
+    cells: Collection[int] | None = None,
 ) -> Decision:
-    """Claim devices for a guest that has a claim here, or whose cells the request names: a claim in
+    """Claim devices for a guest that has a claim here, or whose cells the caller names: a claim in
     state `building`, leased.
 
     A request's own NUMA policy applies; without one, the guest's does.
 
     :param active: the devices are about to be attached: the claim is in state `active`.
-
+    :param cells: the host cells of the guest, as a fact that the embedding program knows; then the
+        guest needs no claim here. Empty: it has no NUMA topology. None: those of its claim.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimNotFound: the instance has no live claim that they could be added to.
     :raises ClaimConflict: another claim has the uuid.
@@ -49,13 +56,13 @@ def claim_devices(
         raise NodeNotReady("what this host is made of is not known yet")
     owner = request.instance.uuid
     main = next((claim for claim in state.claims_of(owner) if claim.kind != ATTACH), None)
-    if main is None and request.cells is None:
+    if main is None and cells is None:
         raise ClaimNotFound(owner_id=owner)
     if call.operation_id in state.claims:
         raise ClaimConflict(
             f"claim {call.operation_id} exists already", claim_uuid=call.operation_id
         )
-    fitted = _fit(state, main, request)
+    fitted = _fit(state, main, request, cells)
     if isinstance(fitted, Refused):
         return fitted
     build = BuildRequest(
@@ -64,15 +71,15 @@ def claim_devices(
         provider_mapping=request.provider_mapping,
     )
     claim = replace(
-        new_claim(state, build, call, now, active=active),
+        new_claim(state, call, now, build, active=active),
         kind=ATTACH,
         pci=fitted.devices,
     )
     return created(call, claim, now)
 
 
-def activate(
-    state: NodeState, owner_id: str, claim_uuid: str, call: Call, now: datetime
+def allocate_pci_devices(
+    state: NodeState, call: Call, now: datetime, owner_id: str, claim_uuid: str
 ) -> Decision:
     """Activate an attach claim before its devices are attached to the guest: the lease ends here.
 
@@ -85,13 +92,13 @@ def activate(
     return granted(state, call, now, Event(before=before, after=after, action="activate"))
 
 
-def end(
+def end_pci_claims(
     state: NodeState,
+    call: Call,
+    now: datetime,
     owner_id: str,
     claim_uuid: str | None,
     verb: str,
-    call: Call,
-    now: datetime,
     devices: Collection[str] = (),
 ) -> Decision:
     """Release one attach claim of an instance, or all that are in the verb's state; or only some of
@@ -154,9 +161,11 @@ def _without(
     return Event(before=claim, after=after, action=verb, reason=f"gave back {given}")
 
 
-def _fit(state: NodeState, main: Claim | None, request: AttachRequest) -> FittedDevices | Refused:
+def _fit(
+    state: NodeState, main: Claim | None, request: AttachRequest, cells: Collection[int] | None
+) -> FittedDevices | Refused:
     guest, owner = main or request.instance, request.instance.uuid
-    flavor, cells = guest.flavor, request.cells
+    flavor = guest.flavor
     numa = numa_requirements(
         flavor.vcpus, flavor.memory_mb, flavor.extra_specs, guest.image.properties
     )
@@ -167,10 +176,10 @@ def _fit(state: NodeState, main: Claim | None, request: AttachRequest) -> Fitted
     assert devices is not None, "an attach request names at least one device"
     if cells is None:
         assigned = main.numa_topology if main is not None else None
-        cells = frozenset(cell.id for cell in (assigned or Assignment()).cells)
+        cells = [cell.id for cell in (assigned or Assignment()).cells]
     needs = {HostResource.DEVICES: sum(each.count for each in requests)}
     unknown = tuple(unknown_usage(state, owner, needs))
-    fitted = devices.fit(cells)
+    fitted = devices.fit(frozenset(cells))
     if not unknown:
         return fitted
     return refuse((*unknown, *(fitted.reasons if isinstance(fitted, Refused) else ())))

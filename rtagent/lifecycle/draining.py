@@ -34,14 +34,15 @@ def draining_error(state: NodeState) -> NodeDraining | None:
 
 
 def drain(
-    state: NodeState, now: datetime, reason: str, deadline: datetime | None, call: Call
+    state: NodeState, call: Call, now: datetime, reason: str, deadline: datetime | None
 ) -> Granted:
-    """Begin to drain the node; or, if it drains already, replace reason and deadline."""
+    """Begin to drain the node: it creates no claims from now on, and existing ones stay. If it
+    drains already, replace reason and deadline."""
     since = state.drain.since if state.drain is not None else now
     new = Drain(since=since, reason=reason, deadline=deadline, actor=call.actor)
     return Granted(replace(unchanged(call, now).change, drain=new))
 
 
-def undrain(state: NodeState, now: datetime, call: Call) -> Granted:
+def undrain(state: NodeState, call: Call, now: datetime) -> Granted:
     """Let the node create claims again."""
     return Granted(replace(unchanged(call, now).change, undrained=state.drain is not None))

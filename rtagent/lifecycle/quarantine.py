@@ -13,7 +13,7 @@ from rtagent.model.node_state import NodeState
 
 
 def quarantine(
-    state: NodeState, address: str, reason: str | None, call: Call, now: datetime
+    state: NodeState, call: Call, now: datetime, address: str, reason: str | None
 ) -> Granted:
     """Put a device into quarantine, or clear it. A claim that has the device keeps it.
 

@@ -19,10 +19,10 @@ from rtagent.model.node_state import NodeState
 
 def release_claims(
     state: NodeState,
-    owner_id: str,
-    claim_uuids: Collection[str] | None,
     call: Call,
     now: datetime,
+    owner_id: str,
+    claim_uuids: Collection[str] | None = None,
     reason: str = "",
 ) -> Granted:
     """Release these claims of an owner, in whatever state they are.
@@ -50,10 +50,10 @@ def release_claims(
 
 def give_back_devices(
     state: NodeState,
-    owner_id: str,
-    devices: Collection[str],
     call: Call,
     now: datetime,
+    owner_id: str,
+    devices: Collection[str],
     claim_uuid: str | None = None,
 ) -> Granted:
     """Give back devices of an owner's claims, main and attach claims, in whatever state they are.

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.errors import ClaimNotFound, IllegalTransition
+from rtagent.lifecycle.new_claim import lease_end
 from rtagent.model.claim import (
     ACTIVE,
     ATTACH,
@@ -18,7 +19,6 @@ from rtagent.model.claim import (
     RELEASED,
     Claim,
 )
-from rtagent.model.new_claim import lease_end
 from rtagent.model.node_state import NodeState
 
 #: By verb: from state to state. A state that is not listed makes the verb illegal.

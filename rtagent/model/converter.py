@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -16,6 +18,9 @@ class Converter(Generic[T]):
     crashes (0.22.0), but an import is done by one thread. So a type is given to a `Converter`, or
     to a decoder of msgspec, and both are made at import: not to `msgspec.convert` and
     `msgspec.json.decode`, which a thread may be the first to call.
+
+    :ivar convert: returns the value of a document; raises `msgspec.ValidationError` if it is
+        invalid, and `UnicodeEncodeError` if it has a key that is not valid Unicode.
     """
 
     @overload
@@ -30,14 +35,7 @@ class Converter(Generic[T]):
 
     def __init__(self, type_: Any, *, strict: bool = True, str_keys: bool = False) -> None:
         """:param strict: and the others: see `msgspec.convert`."""
-        self._type, self._strict, self._str_keys = type_, strict, str_keys
         msgspec.json.Decoder(type_)  # examines the type
-
-    def convert(self, document: object) -> T:
-        """Return the value. :raises msgspec.ValidationError: the document is invalid.
-        :raises UnicodeEncodeError: it has a key that is not valid Unicode.
-        """
-        value: T = msgspec.convert(
-            document, self._type, strict=self._strict, str_keys=self._str_keys
+        self.convert: Callable[[object], T] = partial(
+            msgspec.convert, type=type_, strict=strict, str_keys=str_keys
         )
-        return value

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
+from typing import Concatenate, ParamSpec
 
 from rtagent.model.base import Value
 from rtagent.model.change import Call, Change, Event
 from rtagent.model.claim import Claim
 from rtagent.model.migration import Migration
+from rtagent.model.node_state import NodeState
 
 
 class ReasonCode(enum.StrEnum):
@@ -108,6 +110,10 @@ class Granted(Value, frozen=True):
 
 
 Decision = Granted | Refused
+
+P = ParamSpec("P")
+#: Decides a call on the current state, at the current time.
+Rule = Callable[Concatenate[NodeState, Call, datetime, P], Decision]
 
 
 def created(call: Call, claim: Claim, now: datetime, *migrations: Migration) -> Granted:

@@ -15,7 +15,6 @@ from rtagent.model.base import (
     Positive,
     SomeItems,
     Uuid,
-    Value,
 )
 from rtagent.model.instance import Instance, PciRequest
 
@@ -77,30 +76,46 @@ Allocations = Entries[Uuid, Allocation]
 ProviderMapping = Entries[Name, SomeItems[Uuid]]
 
 
-class AttachRequest(Value, frozen=True, kw_only=True):
+class Arguments(Document, frozen=True, kw_only=True):
+    """The arguments of every method of an agent.
+
+    :ivar node: the hypervisor_hostname that the caller expects; null: not checked.
+    :ivar node_uuid: the uuid of the node that the caller means; null: not checked. Two machines may
+        have one name by mistake, but not one uuid.
+    """
+
+    node: Name | None = None
+    node_uuid: Uuid | None = None
+
+
+class AttachRequest(Arguments, frozen=True, kw_only=True):
     """Claim devices for a guest that is here.
 
-    :ivar allocations: see `BuildRequest`: of the whole guest, with the devices to attach.
-    :ivar cells: the host cells of the guest, as a fact that the embedding program knows; then the
-        guest needs no claim here. Empty: it has no NUMA topology. None: those of its claim.
+    :ivar pci_requests: the devices to add. The flavor's aliases are not included.
+    :ivar allocations: see `BuildRequest`: of the whole guest, with the devices to add.
     """
 
     instance: Instance
-    pci_requests: tuple[PciRequest, ...]
+    pci_requests: SomeItems[PciRequest]
     allocations: Allocations | None = None
-    provider_mapping: ProviderMapping = {}
-    cells: frozenset[int] | None = None
+    provider_mapping: ProviderMapping | None = None
 
 
-class BuildRequest(Value, frozen=True, kw_only=True):
+class BuildRequest(Arguments, frozen=True, kw_only=True):
     """Claim resources for a build.
 
-    :ivar allocations: the consumer's allocations, which the claim follows; None: the agent chooses.
+    :ivar allocations: the instance's allocations in Placement, all of them. The claim gets its
+        devices and other resources from the providers that they name, in the same numbers; null:
+        the agent chooses.
+    :ivar provider_mapping: by the id of a PCI request, or by the name of its alias if it has no
+        id: the providers of its devices. Nova's names of request groups are valid, too: the id, a
+        hyphen and the number of the device. Other names are ignored, so that ``mappings`` of a
+        candidate of Placement can be passed unchanged.
     """
 
     instance: Instance
-    limits: Limits = Limits()
-    extra_resource: ExtraResource = {}
-    tag: Name | None = None
+    limits: Limits | None = None
     allocations: Allocations | None = None
-    provider_mapping: ProviderMapping = {}
+    provider_mapping: ProviderMapping | None = None
+    tag: Name | None = None
+    extra_resource: ExtraResource | None = None

@@ -82,10 +82,10 @@ def _attach(node: NovaNode, pci_requests: Any, requests: DeviceRequests, topolog
         pci_requests=requests.requests,
         allocations=requests.allocations,
         provider_mapping=requests.provider_mapping,
-        cells=frozenset(cell.id for cell in topology.cells) if topology else frozenset(),
     )
+    cells = [cell.id for cell in topology.cells] if topology else []
     try:
-        return node.attach(request)
+        return node.attach(request, cells)
     except RtAgentError as error:
         LOG.info("Devices for instance %s are refused: %s", pci_requests.instance_uuid, error)
         raise exception.PciDeviceRequestFailed(requests=pci_requests) from error

@@ -23,7 +23,7 @@ class DomainAudits:
         self._reporter = context.reporter.named(__name__)
         live = LiveDomains(hypervisor, node.tracker.snapshot)
         self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
-        node.tracker.note_unobserved(PART, NodeNotReady())
+        node.tracker.creation.note_unobserved(PART, NodeNotReady())
         self._backoff = Backoff()
         self._cause = "start"
 

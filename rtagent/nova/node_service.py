@@ -137,7 +137,7 @@ class NodeService:
         tracker = self._node.embedded.tracker
         if tracker.stale:
             return StoreUnavailable("the database of this host does not answer")
-        return tracker.fault or tracker.unobserved
+        return tracker.fault or tracker.creation.unobserved
 
     def _noticed(self, event: str) -> None:
         """React to an event of libvirt's."""

@@ -9,13 +9,17 @@ from typing import Any, cast
 
 from msgspec.structs import asdict
 
+from rtagent.claims import instance_claim, update_usage
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock, open_node
 from rtagent.errors import HypervisorUnavailable
 from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
-from rtagent.lifecycle.moves import Outcome
+from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.attach import claim_pci_devices
+from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
+from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.change import Call
@@ -154,7 +158,9 @@ class NovaNode:
     def build(self, request: BuildRequest) -> Claim:
         """Claim for an instance that is built here. What it had here before is released."""
         self.release(request.instance.uuid)
-        return self.embedded.tracker.instance_claim(request, _call("instance_claim"), active=True)
+        return self.embedded.tracker.create(
+            instance_claim, _call("instance_claim"), request, active=True
+        )
 
     def move(self, request: MoveRequest) -> Claim:
         """Claim for an instance that is to arrive. What an earlier move has left is released.
@@ -176,16 +182,18 @@ class NovaNode:
             left = [claim for claim in mains if claim.state == INCOMING]
             left += [claim for claim in mains if claim not in left][1:]
         self.release(owner_id, left)
-        return self.embedded.tracker.moves.move_claim(request, _call("move_claim"))
+        return self.embedded.tracker.create(move_claim, _call("move_claim"), request)
 
-    def attach(self, request: AttachRequest) -> Claim:
-        """Claim devices for an instance."""
+    def attach(self, request: AttachRequest, cells: Collection[int]) -> Claim:
+        """Claim devices for an instance. :param cells: of the host; empty: it has none."""
         call = _call("claim_pci_devices")
-        return self.embedded.tracker.claim_pci_devices(request, call, active=True)
+        return self.embedded.tracker.create(
+            claim_pci_devices, call, request, active=True, cells=cells
+        )
 
     def adopt(self, request: AdoptRequest) -> Claim:
         """Record what an instance has here already."""
-        return self.embedded.tracker.facts.adopt_claim(request, _call("adopt_claim"))
+        return self.embedded.tracker.change(adopt_claim, _call("adopt_claim"), request)
 
     def release(self, owner_id: str, claims: Collection[Claim] | None = None) -> None:
         """Release claims of an instance; None: all."""
@@ -193,12 +201,12 @@ class NovaNode:
             claims = self.state.claims_of(owner_id)
         if claims:
             uuids = [claim.uuid for claim in claims]
-            self.embedded.tracker.facts.release_claims(owner_id, _call("release_claims"), uuids)
+            self.embedded.tracker.execute(release_claims, _call("release_claims"), owner_id, uuids)
 
     def give_back(self, claim: Claim, addresses: Sequence[str]) -> None:
         """Give back devices of a claim."""
-        self.embedded.tracker.facts.give_back_devices(
-            claim.owner_id, addresses, _call("give_back_devices"), claim.uuid
+        self.embedded.tracker.execute(
+            give_back_devices, _call("give_back_devices"), claim.owner_id, addresses, claim.uuid
         )
 
     def update(self, facts: InstanceUpdate) -> None:
@@ -206,7 +214,7 @@ class NovaNode:
         claims = self.state.claims_of(facts.uuid)
         if all(claim.state == ACTIVE and _has(claim, facts) for claim in claims):
             return
-        self.embedded.tracker.update_usage(facts, _call("update_usage"))
+        self.embedded.tracker.execute(update_usage, _call("update_usage"), facts)
 
     def settle(self, claim: Claim) -> None:
         """Note that the instance of a main claim is here, whatever state a move left it in.
@@ -226,7 +234,7 @@ class NovaNode:
             dest_node=record.dest_node,
         )
         call = _call("settle_move")
-        self.embedded.tracker.facts.settle_move(claim.owner_id, facts, outcome, call)
+        self.embedded.tracker.execute(settle_move, call, claim.owner_id, facts, outcome)
 
 
 def _has(claim: Claim, facts: InstanceUpdate) -> bool:

@@ -18,6 +18,7 @@ from rtagent.errors import (
     InvariantViolated,
     NodeNotReady,
 )
+from rtagent.lifecycle.new_claim import new_claim
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Name
 from rtagent.model.change import Call, Event
@@ -28,7 +29,6 @@ from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.flavor import Flavor
 from rtagent.model.guest_layout import GuestLayout, ServerMetadata
 from rtagent.model.instance import Instance
-from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import Usage, assignment_usage
@@ -140,11 +140,11 @@ _RUNNING, _STOPPED = "active", "stopped"
 
 def adopt(
     state: NodeState,
+    call: Call,
+    now: datetime,
     domain_uuid: str,
     layout: GuestLayout | None,
     flavor: Flavor | None,
-    call: Call,
-    now: datetime,
     *,
     shut_off: bool = False,
 ) -> Granted:
@@ -281,7 +281,7 @@ def _claim(
         disk_mb=local_disk_mb(instance),
     )
     return replace(
-        new_claim(state, BuildRequest(instance=instance), call, now, quantities),
+        new_claim(state, call, now, BuildRequest(instance=instance), quantities),
         state=ACTIVE,
         expires_at=None,
         numa_topology=None if assignment == Assignment() else assignment,

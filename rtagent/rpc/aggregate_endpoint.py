@@ -64,7 +64,7 @@ class Aggregates(Value, frozen=True, kw_only=True):
     aggregates: tuple[Aggregate, ...]
 
 
-class Store(Protocol):
+class AggregateStore(Protocol):
     """What keeps the aggregates, see `rtagent.service.kept_records.KeptAggregates`."""
 
     def list(self) -> tuple[Aggregate, ...]:
@@ -101,7 +101,7 @@ class Store(Protocol):
 class AggregateEndpoint:
     """Serves the methods for host aggregates."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AggregateStore) -> None:
         self._store = store
 
     @rpc_method(READER, errors=STORE_ERRORS, slow=True)

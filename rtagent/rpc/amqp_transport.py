@@ -23,9 +23,8 @@ from amqp.exceptions import MessageNacked
 from amqp.protocol import queue_declare_ok_t
 from kombu.transport import pyamqp
 
-from rtagent.rpc.amqp_frames import harmless_frames
-from rtagent.rpc.amqp_reading import FrameSocket
-from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, Refused, check, check_delivery
+from rtagent.rpc.amqp_frames import FrameSocket, harmless_frames
+from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, RefusedMessage, check, check_delivery
 from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The queues of requests: of all servers of a topic, of one, and of a call to all at once.
@@ -47,7 +46,7 @@ ANSWER = 5.0
 ARRIVED = 0.01
 
 #: Receives the reason of each refusal.
-Listener = Callable[[Refused], None]
+Listener = Callable[[RefusedMessage], None]
 
 _listeners: list[Listener] = []
 _lock = threading.Lock()
@@ -186,7 +185,7 @@ class Channel(_Waiting, pyamqp.Channel):
                     queue, message.delivery_info, message.properties, exchange, fanout=fanout
                 )
                 self._check(message)
-            except Refused as refusal:
+            except RefusedMessage as refusal:
                 self.basic_reject(message.delivery_tag, requeue=False)
                 for listener in tuple(_listeners):
                     listener(refusal)
@@ -202,7 +201,7 @@ class Channel(_Waiting, pyamqp.Channel):
         if unique_id is not None:
             # oslo.messaging would log a traceback.
             if unique_id in self._unique_ids:
-                raise Refused("duplicate")
+                raise RefusedMessage("duplicate")
             self._unique_ids[unique_id] = None
             if len(self._unique_ids) > REMEMBERED:
                 del self._unique_ids[next(iter(self._unique_ids))]

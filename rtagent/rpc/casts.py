@@ -34,7 +34,7 @@ class CastFailed(Exception):
     """Messages were not sent, or it is not known whether they were. The text says why."""
 
 
-class Message(Value, frozen=True, kw_only=True):
+class CastMessage(Value, frozen=True, kw_only=True):
     """A message without a reply. :ivar arguments: JSON primitives."""
 
     method: str
@@ -81,14 +81,14 @@ class BoundedCasts:
         self._sending = BoundedSending()
         self._role = role
 
-    def send(self, messages: Sequence[Message], host: str | None = None) -> None:
+    def send(self, messages: Sequence[CastMessage], host: str | None = None) -> None:
         """Send messages in this order.
 
         :param host: of the server; None: every server of the topic. :raises CastFailed:
         """
         self._sending.run(partial(self._send, messages, host))
 
-    def _send(self, messages: Sequence[Message], host: str | None) -> None:
+    def _send(self, messages: Sequence[CastMessage], host: str | None) -> None:
         options: dict[str, Any] = {"fanout": True} if host is None else {"server": host}
         client = self._client.prepare(**options)
         context = RequestContext(roles=[self._role], overwrite=False)
@@ -113,18 +113,18 @@ def agent_casts(transport: oslo_messaging.RPCTransport, version: str = REPORTS) 
     return BoundedCasts(transport, AGENT, version, roles.SCHEDULER)
 
 
-def report_host_state(*, description: bool, instances: bool) -> Message:
+def report_host_state(*, description: bool, instances: bool) -> CastMessage:
     """Return the message that asks for a report.
 
     :param description: also what claims do not change. :param instances: also all instances.
     """
     arguments = {"description": description, "instances": instances}
-    return Message(method="report_host_state", arguments=arguments)
+    return CastMessage(method="report_host_state", arguments=arguments)
 
 
-def forced_down(forced: bool) -> Message:
+def forced_down(forced: bool) -> CastMessage:
     """Return the message that has whether an operator has forced the host of an agent down."""
-    return Message(method="update_forced_down", arguments={"forced_down": forced})
+    return CastMessage(method="update_forced_down", arguments={"forced_down": forced})
 
 
 class Numbered(Value, frozen=True, kw_only=True):
@@ -135,10 +135,10 @@ class Numbered(Value, frozen=True, kw_only=True):
     epoch: int
     revision: int
 
-    def cast(self, method: str, **arguments: Any) -> Message:
+    def cast(self, method: str, **arguments: Any) -> CastMessage:
         """Return a message about instances."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return Message(method=method, arguments={**fields, **arguments})
+        return CastMessage(method=method, arguments={**fields, **arguments})
 
 
 def scheduler_casts(
@@ -148,32 +148,32 @@ def scheduler_casts(
     return BoundedCasts(transport, SCHEDULER, VERSION, role)
 
 
-def host_state(report: HostReport) -> Message:
+def host_state(report: HostReport) -> CastMessage:
     """Return the message that has a report."""
-    return Message(method="update_host_state", arguments={"report": report_document(report)})
+    return CastMessage(method="update_host_state", arguments={"report": report_document(report)})
 
 
-def changed_instances(number: Numbered, instances: Sequence[InstanceInfo]) -> Message:
+def changed_instances(number: Numbered, instances: Sequence[InstanceInfo]) -> CastMessage:
     """Return the message that has new and changed instances."""
     return number.cast("update_instance_info", instances=instances_text(instances))
 
 
-def removed_instance(number: Numbered, uuid: str) -> Message:
+def removed_instance(number: Numbered, uuid: str) -> CastMessage:
     """Return the message that an instance has left the host."""
     return number.cast("delete_instance_info", instance_uuid=uuid)
 
 
-def whole_list(number: Numbered, instances: Sequence[InstanceInfo]) -> Message:
+def whole_list(number: Numbered, instances: Sequence[InstanceInfo]) -> CastMessage:
     """Return the message that has all instances."""
     digest = instances_digest(info.uuid for info in instances)
     return number.cast("sync_instance_info", digest=digest, instances=instances_text(instances))
 
 
-def dropped_claim(operation_id: str) -> Message:
+def dropped_claim(operation_id: str) -> CastMessage:
     """Return the message by which every scheduler forgets an assumed claim."""
-    return Message(method="drop_assumed_claim", arguments={"operation_id": operation_id})
+    return CastMessage(method="drop_assumed_claim", arguments={"operation_id": operation_id})
 
 
-def list_digest(number: Numbered, uuids: Iterable[str]) -> Message:
+def list_digest(number: Numbered, uuids: Iterable[str]) -> CastMessage:
     """Return the message that has the digest of all instances alone."""
     return number.cast("sync_instance_info", digest=instances_digest(uuids))

@@ -8,6 +8,14 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from rtagent.audit import Auditor
+from rtagent.claims import (
+    abort_instance_claim,
+    activate_claim,
+    instance_claim,
+    release_claim,
+    renew_claim,
+    update_usage,
+)
 from rtagent.errors import NodeNotReady
 from rtagent.lifecycle.transitions import live
 from rtagent.model.base import Name, Uuid
@@ -15,47 +23,29 @@ from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
 from rtagent.model.guest_layout import GuestLayout
-from rtagent.model.instance import Instance, InstanceUpdate
+from rtagent.model.instance import InstanceUpdate
 from rtagent.model.observation import NEVER_OBSERVED
-from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits, ProviderMapping
-from rtagent.reconcile.adoption import notes
+from rtagent.model.request import (
+    Arguments,
+    BuildRequest,
+)
+from rtagent.reconcile.adoption import adopt, notes
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
     CLAIM_ERRORS,
     CREATION_ERRORS,
     READY_ERRORS,
-    Arguments,
     Change,
     rpc_method,
 )
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR, READER
-from rtagent.tracker import TEST_CALL, ResourceTracker
+from rtagent.tracker import ResourceTracker
 
 #: The most claims of one call: as many as the state writer puts into one commit.
 MAX_CLAIMS = 64
 
 
-class BuildArguments(Arguments, frozen=True, kw_only=True):
-    """The facts from which a build's claim is decided.
-
-    :ivar allocations: the instance's allocations in Placement, all of them. The claim gets its
-        devices and other resources from the providers that they name, in the same numbers; null:
-        the agent chooses.
-    :ivar provider_mapping: by the id of a PCI request, or by the name of its alias if it has no
-        id: the providers of its devices. Nova's names of request groups are valid, too: the id, a
-        hyphen and the number of the device. Other names are ignored, so that ``mappings`` of a
-        candidate of Placement can be passed unchanged.
-    """
-
-    instance: Instance
-    limits: Limits | None = None
-    allocations: Allocations | None = None
-    provider_mapping: ProviderMapping | None = None
-    tag: Name | None = None
-    extra_resource: ExtraResource | None = None
-
-
-class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
+class InstanceClaim(BuildRequest, frozen=True, kw_only=True):
     """:ivar operation_id: becomes the claim's uuid."""
 
     operation_id: Uuid
@@ -109,8 +99,7 @@ class ClaimEndpoint:
     def instance_claim(self, arguments: InstanceClaim, call: Call) -> replies.Claim:
         """Claim resources for a build. The claim is ``building`` and leased. Its uuid is the
         operation id."""
-        request = build_request(arguments)
-        return self._replies.created(self._tracker.instance_claim(request, call), call)
+        return self._replies.created(self._tracker.create(instance_claim, call, arguments), call)
 
     @rpc_method(CONDUCTOR, errors=CREATION_ERRORS, batch_of="instance_claim")
     def instance_claims(
@@ -120,32 +109,36 @@ class ClaimEndpoint:
         decided, in the order of the list, like a call of ``instance_claim``, and has an answer of
         its own: a refusal has no effect on the others. Repeat the call, or single calls of
         ``instance_claim``, with the same operation ids."""
-        requests = map(build_request, arguments.claims)
-        made = self._tracker.instance_claims(list(zip(requests, calls, strict=True)))
+        requests = list(zip(calls, arguments.claims, strict=True))
+        made = self._tracker.create_all(instance_claim, requests)
         return replies.ClaimAnswers(answers=tuple(map(self._replies.answer, made, calls)))
 
     @rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
     def activate_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
         """Make a ``building`` claim ``active``, before the domain is started. A caller that
         receives ``ClaimExpired`` must not start the domain."""
-        return self._replies.startable(self._tracker.activate_claim(arguments.claim_uuid, call))
+        return self._replies.startable(
+            self._tracker.change(activate_claim, call, arguments.claim_uuid)
+        )
 
     @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def renew_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
         """Renew the lease of a ``building`` or ``incoming`` claim. An ``active`` claim is returned
         unchanged."""
-        return self._replies.claim(self._tracker.renew_claim(arguments.claim_uuid, call))
+        return self._replies.claim(self._tracker.change(renew_claim, call, arguments.claim_uuid))
 
     @rpc_method(CONDUCTOR, errors=("IllegalTransition", "GuestRunning"))
     def abort_instance_claim(self, arguments: EndClaim, call: Call) -> None:
         """Abort a build and release its claim. An unknown id is recorded as ended, so that a late
         create with that id is refused. Idempotent."""
-        self._tracker.abort_instance_claim(arguments.claim_uuid, call, **self._end(arguments))
+        self._tracker.execute(
+            abort_instance_claim, call, arguments.claim_uuid, **self._end(arguments)
+        )
 
     @rpc_method(CONDUCTOR, errors=("GuestRunning",))
     def release_claim(self, arguments: EndClaim, call: Call) -> None:
         """Release everything that a claim has. Idempotent."""
-        self._tracker.release_claim(arguments.claim_uuid, call, **self._end(arguments))
+        self._tracker.execute(release_claim, call, arguments.claim_uuid, **self._end(arguments))
 
     @rpc_method(READER, errors=("ClaimNotFound",))
     def test_release(self, arguments: TestRelease) -> replies.TestedRelease:
@@ -156,7 +149,7 @@ class ClaimEndpoint:
         return replies.TestedRelease(claim=self._replies.claim(claim), guest_runs=runs)
 
     def _end(self, arguments: EndClaim) -> dict[str, Any]:
-        """Return what `rtagent.claims.end` has to know. :raises NodeNotReady:"""
+        """Return what the end of a claim has to know. :raises NodeNotReady:"""
         running = self._running() if arguments.unless_running else ()
         return {"reason": arguments.reason or "", "running": running}
 
@@ -175,19 +168,7 @@ class ClaimEndpoint:
         """Report an instance's new state, which feeds the statistics. ``deleted`` and
         ``shelved_offloaded`` release all claims of the instance, in any state, and end its
         moves."""
-        self._tracker.update_usage(arguments.instance, call)
-
-
-def build_request(arguments: BuildArguments) -> BuildRequest:
-    """Return the request for the tracker."""
-    return BuildRequest(
-        instance=arguments.instance,
-        limits=arguments.limits or Limits(),
-        extra_resource=arguments.extra_resource or {},
-        tag=arguments.tag,
-        allocations=arguments.allocations,
-        provider_mapping=arguments.provider_mapping or {},
-    )
+        self._tracker.execute(update_usage, call, arguments.instance)
 
 
 #: Errors of both methods of adoption, besides those of every change.
@@ -232,20 +213,20 @@ class AdoptionEndpoint:
         that no claim can describe, or that shares a unit with a claim, is refused with
         ``DomainNotAdoptable`` and stays an orphan. So is a domain that is shut off, if ``shut_off``
         is false or others use what it needs."""
-        layout = self._auditor.guest(arguments.domain_uuid)
-        adopt = self._tracker.adoptions.adopt
-        uuid, flavor = arguments.domain_uuid, arguments.flavor
-        claim = adopt(uuid, layout, flavor, call, shut_off=arguments.shut_off)
+        uuid, layout = arguments.domain_uuid, self._auditor.guest(arguments.domain_uuid)
+        claim = self._tracker.create(
+            adopt, call, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
+        )
         return self._reply(claim, layout, arguments)
 
     @rpc_method(READER, errors=ADOPTION_ERRORS, slow=True, at_once=1)
     def test_adoption(self, arguments: TestAdoption) -> replies.Adopted:
         """Return the claim that ``adopt_domain`` would make, or its error. Changes nothing."""
-        layout, state = self._auditor.guest(arguments.domain_uuid), self._tracker.snapshot()
-        test = self._tracker.adoptions.test
-        uuid, flavor = arguments.domain_uuid, arguments.flavor
-        claim = test(state, uuid, layout, flavor, TEST_CALL, shut_off=arguments.shut_off)
-        return self._reply(claim, layout, arguments)
+        uuid, layout = arguments.domain_uuid, self._auditor.guest(arguments.domain_uuid)
+        tested = self._tracker.test_claim(
+            adopt, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
+        )
+        return self._reply(tested.claims[0], layout, arguments)
 
     def _reply(
         self, claim: Claim, layout: GuestLayout | None, arguments: TestAdoption

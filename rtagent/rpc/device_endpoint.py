@@ -6,13 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
+from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.address import PciAddress
 from rtagent.model.base import Name, SomeItems, Uuid
 from rtagent.model.change import Call
-from rtagent.model.instance import Instance, PciRequest
-from rtagent.model.request import Allocations, AttachRequest, ProviderMapping
+from rtagent.model.request import AttachRequest
 from rtagent.rpc import replies
-from rtagent.rpc.method import CLAIM_ERRORS, Arguments, Change, rpc_method
+from rtagent.rpc.method import CLAIM_ERRORS, Change, rpc_method
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR
 from rtagent.tracker import ResourceTracker
 
@@ -23,17 +24,13 @@ PciAddresses = SomeItems[PciAddress]
 END_ERRORS = ("ClaimNotFound", "IllegalTransition", "PciDevicesNotClaimed")
 
 
-class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
+class ClaimPciDevices(AttachRequest, frozen=True, kw_only=True):
     """:ivar operation_id: becomes the claim's uuid.
     :ivar pci_requests: the devices to add. The flavor's aliases are not included.
     :ivar allocations: as for ``instance_claim``, with the devices to add.
     :ivar provider_mapping: as for ``instance_claim``.
     """
 
-    instance: Instance
-    pci_requests: SomeItems[PciRequest]
-    allocations: Allocations | None = None
-    provider_mapping: ProviderMapping | None = None
     operation_id: Uuid
 
 
@@ -94,13 +91,8 @@ class DeviceEndpoint:
     def claim_pci_devices(self, arguments: ClaimPciDevices, call: Call) -> replies.Claim:
         """Claim devices to be added to an instance that has a claim here. The claim is of kind
         ``attach``, ``building`` and leased. Its uuid is the operation id."""
-        request = AttachRequest(
-            instance=arguments.instance,
-            pci_requests=arguments.pci_requests,
-            allocations=arguments.allocations,
-            provider_mapping=arguments.provider_mapping or {},
-        )
-        return self._replies.created(self._tracker.claim_pci_devices(request, call), call)
+        claim = self._tracker.create(claim_pci_devices, call, arguments)
+        return self._replies.created(claim, call)
 
     @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def allocate_pci_devices_for_instance(
@@ -109,7 +101,7 @@ class DeviceEndpoint:
         """Make a ``building`` claim of kind ``attach`` ``active``, before its devices are attached
         to the guest. A caller that receives ``ClaimExpired`` must not attach them."""
         owner, claim = arguments.instance_uuid, arguments.claim_uuid
-        return self._replies.claim(self._tracker.allocate_pci_devices(owner, claim, call))
+        return self._replies.claim(self._tracker.change(allocate_pci_devices, call, owner, claim))
 
     @rpc_method(CONDUCTOR, errors=END_ERRORS)
     def unclaim_pci_devices(self, arguments: PciClaimEnd, call: Call) -> None:
@@ -133,13 +125,13 @@ class DeviceEndpoint:
     def quarantine_pci_device(self, arguments: QuarantinePciDevice, call: Call) -> None:
         """Make a device unavailable to new claims, and every virtual GPU of it, too. Its current
         users keep what they have."""
-        self._tracker.set_quarantine(arguments.address, arguments.reason, call)
+        self._tracker.execute(quarantine, call, arguments.address, arguments.reason)
 
     @rpc_method(OPERATOR, errors=("PciDeviceNotFound",))
     def clear_pci_device(self, arguments: ClearPciDevice, call: Call) -> None:
         """End the quarantine of a device."""
-        self._tracker.set_quarantine(arguments.address, None, call)
+        self._tracker.execute(quarantine, call, arguments.address, None)
 
     def _end_claims(self, arguments: PciClaimEnd | PciClaimsEnd, verb: str, call: Call) -> None:
         owner, claim, devices = arguments.instance_uuid, arguments.claim_uuid, arguments.devices
-        self._tracker.end_pci_claims(owner, claim, verb, call, devices or ())
+        self._tracker.execute(end_pci_claims, call, owner, claim, verb, devices or ())

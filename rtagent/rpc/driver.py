@@ -52,7 +52,7 @@ def repair_late(transport: oslo_messaging.RPCTransport) -> None:
     """
     pool = transport._driver._connection_pool
 
-    class Connection(pool.connection_cls):  # type: ignore[misc, name-defined]
+    class RepairedConnection(pool.connection_cls):  # type: ignore[misc, name-defined]
         def ensure(
             self, method: Callable[[], Any], retry: float | None = None, **callbacks: Any
         ) -> Any:
@@ -64,7 +64,7 @@ def repair_late(transport: oslo_messaging.RPCTransport) -> None:
                 # Also what no repetition helps: oslo.messaging raises that at once.
                 return super().ensure(_failed_first(method, error), retry=retry, **callbacks)
 
-    pool.connection_cls = Connection
+    pool.connection_cls = RepairedConnection
 
 
 def _failed_first(method: Callable[[], Any], error: Exception) -> Callable[[], Any]:

@@ -14,15 +14,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rtagent.errors import DuplicateHost, NodeNotReady
+from rtagent.errors import DuplicateHost, NodeNotFound, NodeNotReady
 from rtagent.identity import machine
 from rtagent.model.base import Uuid, Value
 from rtagent.model.converter import Converter
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Arguments
 from rtagent.ports import Clock
 from rtagent.rpc.claim_endpoint import UpdateUsage
-from rtagent.rpc.method import Arguments, Change
+from rtagent.rpc.method import Change
 
 #: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
 MEMORY = 20.0
@@ -141,13 +142,20 @@ class Duplicates:
         """
         self._trusted_until = self._clock.monotonic() + seconds
 
-    def check(self, arguments: Arguments, state: NodeState) -> None:
-        """Refuse a call that another agent may be meant to serve.
+    def check(self, snapshot: Callable[[], NodeState], arguments: Arguments) -> None:
+        """Refuse a call that another agent is meant to serve, or may be.
 
-        :param arguments: their ``node_uuid`` is this node's, or null.
+        :param snapshot: returns the node's current state.
+        :raises NodeNotFound: the call names another node.
         :raises Unavailable: the call names a claim or an instance that is unknown here, or changes
             something else without naming the node; and this agent may not be the only one.
         """
+        state = snapshot()
+        served = state.node
+        if arguments.node not in (None, served.hypervisor_hostname):
+            raise NodeNotFound(node=arguments.node, served=served.hypervisor_hostname)
+        if arguments.node_uuid not in (None, served.uuid):
+            raise NodeNotFound(node=arguments.node_uuid, served=served.uuid)
         trusted = self._clock.monotonic() < self._trusted_until
         if (trusted and self._error is None) or all(_known(arguments, state)):
             return

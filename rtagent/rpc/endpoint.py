@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import oslo_messaging
 
 from rtagent.audit import Auditor
-from rtagent.errors import NodeNotFound
 from rtagent.model.base import Value
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
@@ -17,15 +17,13 @@ from rtagent.rpc.claim_endpoint import AdoptionEndpoint, ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
 from rtagent.rpc.duplicates import Duplicates
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.method import Arguments
 from rtagent.rpc.methods import VERSION
 from rtagent.rpc.move_endpoint import AllocationEndpoint, DeleteAllocation, MoveEndpoint
 from rtagent.rpc.node_endpoint import Ask, DrainEndpoint, HostReportEndpoint, NodeEndpoint
 from rtagent.rpc.read_endpoint import Answer, DocumentEndpoint, ReadEndpoint
 from rtagent.rpc.replies import ClaimReplies, Guest
 from rtagent.rpc.serving import Serving
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
 from rtagent.tracker import ResourceTracker
 
 
@@ -79,7 +77,6 @@ class Endpoint:
         :param document: answers a read of the read API. :param report_host: reports the host.
         :param metrics: returns what was measured. :param authenticate: see `Authenticate`.
         """
-        self._duplicates, self._tracker, me = duplicates, tracker, duplicates.me
         claim_replies = ClaimReplies(guest, settle, tracker.snapshot, placement.confirm)
         groups = (
             ClaimEndpoint(tracker, auditor, claim_replies),
@@ -88,18 +85,12 @@ class Endpoint:
             AllocationEndpoint(tracker, placement.delete_allocation),
             AdoptionEndpoint(tracker, auditor, claim_replies),
             ReadEndpoint(tracker, claim_replies, metrics),
-            NodeEndpoint(tracker, auditor, registry, clock, version, placement.sync, me.agent_uuid),
+            NodeEndpoint(
+                tracker, auditor, registry, clock, version, placement.sync, duplicates.me.agent_uuid
+            ),
             DrainEndpoint(tracker),
             DocumentEndpoint(document),
             HostReportEndpoint(report_host),
         )
-        Serving(in_flight, clock, reporter, self._check, authenticate, access).add(self, groups)
-
-    def _check(self, arguments: Arguments) -> None:
-        state = self._tracker.snapshot()
-        served = state.node
-        if arguments.node not in (None, served.hypervisor_hostname):
-            raise NodeNotFound(node=arguments.node, served=served.hypervisor_hostname)
-        if arguments.node_uuid not in (None, served.uuid):
-            raise NodeNotFound(node=arguments.node_uuid, served=served.uuid)
-        self._duplicates.check(arguments, state)
+        check = partial(duplicates.check, tracker.snapshot)
+        Serving(in_flight, clock, reporter, check, authenticate, access).add(self, groups)

@@ -57,7 +57,7 @@ REASONS = {
 }
 
 
-class Refused(Exception):
+class RefusedMessage(Exception):
     """A message must not be processed. :ivar reason: a key of `REASONS`."""
 
     def __init__(self, reason: str) -> None:
@@ -119,9 +119,9 @@ def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) 
         request = _requests.convert(fields)
     # UnicodeEncodeError is raised for a name that is not valid Unicode.
     except (msgspec.ValidationError, UnicodeEncodeError):
-        raise Refused("request") from None
+        raise RefusedMessage("request") from None
     if (request.message_id is None) != (request.reply_queue is None):
-        raise Refused("request")
+        raise RefusedMessage("request")
     return request.unique_id
 
 
@@ -148,19 +148,19 @@ def check_delivery(
     addressed = fanout or delivery.get("routing_key") == queue
     dead = _DEAD_LETTER in (properties.get("application_headers") or {})
     if not direct or not addressed or dead:
-        raise Refused("exchange")
+        raise RefusedMessage("exchange")
 
 
 def _check_properties(body: bytes, properties: Mapping[str, Any], max_body: int) -> None:
     content_type = properties.get("content_type")
     if content_type == OVERSIZED or len(body) > max_body:
-        raise Refused("size")
+        raise RefusedMessage("size")
     if content_type == UNDECODABLE:
-        raise Refused("properties")
+        raise RefusedMessage("properties")
     if (properties.get("application_headers") or {}).get("compression"):
-        raise Refused("compression")
+        raise RefusedMessage("compression")
     if content_type != "application/json":
-        raise Refused("content_type")
+        raise RefusedMessage("content_type")
 
 
 def _fields(body: bytes, max_values: int) -> dict[str, Any]:
@@ -170,14 +170,14 @@ def _fields(body: bytes, max_values: int) -> dict[str, Any]:
         # Both counts are upper bounds, and are cheap compared with parsing.
         opened = text.count("[") + text.count("{")
         if opened + text.count(",") > max_values:
-            raise Refused("values")
+            raise RefusedMessage("values")
         fields = _decoder.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise Refused("envelope") from None
+        raise RefusedMessage("envelope") from None
     if not isinstance(fields, dict):
-        raise Refused("envelope")
+        raise RefusedMessage("envelope")
     if opened > MAX_DEPTH and _depth_exceeds(fields, MAX_DEPTH):
-        raise Refused("values")
+        raise RefusedMessage("values")
     return fields
 
 
@@ -204,9 +204,9 @@ def _check_context(fields: Mapping[str, Any]) -> None:
     }
     # oslo.messaging passes them as keyword arguments of a method, which has an argument `self`.
     if len(context) > MAX_CONTEXT_FIELDS or "self" in context:
-        raise Refused("context")
+        raise RefusedMessage("context")
     if any(len(name) > MAX_NAME for name in context):
-        raise Refused("context")
+        raise RefusedMessage("context")
     # oslo.messaging copies them by recursion.
     if _depth_exceeds(context, MAX_CONTEXT_DEPTH):
-        raise Refused("context")
+        raise RefusedMessage("context")

@@ -25,7 +25,7 @@ from rtagent.model.base import Value
 from rtagent.rpc.broker.connection import BROKEN, Broker, broker_of
 from rtagent.rpc.broker.names import lock_queue
 from rtagent.rpc.duplicates import AgentIdentity
-from rtagent.rpc.envelope import Refused, check_delivery
+from rtagent.rpc.envelope import RefusedMessage, check_delivery
 
 #: Seconds between two heartbeats of the connection. RabbitMQ advises against less.
 HEARTBEAT = 5
@@ -50,7 +50,7 @@ class Attempt(enum.Enum):
     REFUSED = enum.auto()
 
 
-class Outcome(Value, frozen=True, kw_only=True):
+class LockOutcome(Value, frozen=True, kw_only=True):
     """:ivar holder: who answered while the lock was `TAKEN`; None: there was no answer.
     :ivar why: the error, if the lock is `UNREACHABLE` or `REFUSED`.
     """
@@ -83,7 +83,7 @@ class HostLock:
     def held(self) -> bool:
         return self._channel is not None
 
-    def take(self) -> Outcome:
+    def take(self) -> LockOutcome:
         """Try to take the lock. If another agent has it, exchange identities with that agent."""
         self._channel = None
         try:
@@ -92,16 +92,16 @@ class HostLock:
             )
             try:
                 self._channel = self._declare(_channel(connection))
-                return Outcome(attempt=Attempt.HELD)
+                return LockOutcome(attempt=Attempt.HELD)
             except amqp.ResourceLocked:
                 holder = self._ask_holder(_channel(connection))
-                return Outcome(attempt=Attempt.TAKEN, holder=holder)
+                return LockOutcome(attempt=Attempt.TAKEN, holder=holder)
             except amqp.ChannelError as error:
                 self.close()  # it may have declared the queue, but must not read it
-                return Outcome(attempt=Attempt.REFUSED, why=str(error))
+                return LockOutcome(attempt=Attempt.REFUSED, why=str(error))
         except BROKEN as error:
             self.close()
-            return Outcome(attempt=Attempt.UNREACHABLE, why=str(error) or type(error).__name__)
+            return LockOutcome(attempt=Attempt.UNREACHABLE, why=str(error) or type(error).__name__)
 
     def keep(self, seconds: float) -> bool:
         """Answer other agents for this time. Return whether the lock is still held.
@@ -145,7 +145,7 @@ class HostLock:
             check_delivery(
                 self._queue, message.delivery_info, message.properties, self._broker.exchange
             )
-        except Refused:
+        except RefusedMessage:
             return
         other = _identity(message)
         if other is None or other.agent_uuid == self._me.agent_uuid:

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 import msgspec
 from oslo_context.context import RequestContext
 
-from rtagent.model.base import Document, Name, Uuid, Value
+from rtagent.model.base import Document, Uuid, Value
 from rtagent.model.converter import Converter
+from rtagent.model.request import Arguments
 from rtagent.rpc.in_flight import SLOW_CALLS
 from rtagent.rpc.roles import ANY, OPERATOR
 
@@ -44,18 +45,6 @@ CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
 READY_ERRORS = ("CpuPowerFailed",)
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
-
-
-class Arguments(Document, frozen=True, kw_only=True):
-    """The arguments of every method of an agent.
-
-    :ivar node: the hypervisor_hostname that the caller expects; null: not checked.
-    :ivar node_uuid: the uuid of the node that the caller means; null: not checked. Two machines may
-        have one name by mistake, but not one uuid.
-    """
-
-    node: Name | None = None
-    node_uuid: Uuid | None = None
 
 
 class Change(Arguments, frozen=True, kw_only=True):
@@ -174,7 +163,7 @@ def declared(group: type) -> Iterator[Method]:
             yield function.rpc_method
 
 
-class Api(Protocol):
+class ClientApi(Protocol):
     """A client whose methods this module makes."""
 
     def _call(
@@ -182,7 +171,7 @@ class Api(Protocol):
     ) -> Any: ...
 
 
-def add_methods(api: type[Api], methods: Iterable[Method]) -> None:
+def add_methods(api: type[ClientApi], methods: Iterable[Method]) -> None:
     """Add a method to the class for each one of the table that has callers."""
     for method in methods:
         setattr(api, method.name, _forward(method, api.__name__))

@@ -8,20 +8,30 @@ from typing import Literal
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
-from rtagent.model.base import Name, Uuid
+from rtagent.lifecycle.moves import (
+    drop_move_claim,
+    drop_move_claim_at_dest,
+    drop_move_claim_at_source,
+    finish_evacuation,
+    finish_move,
+    finish_revert,
+    move_claim,
+    start_move_out,
+)
+from rtagent.model.base import Uuid
 from rtagent.model.change import Call
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import Instance
 from rtagent.model.migration import MigrationFacts, MigrationType
 from rtagent.model.move import MoveRequest, SourceFacts
-from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits, ProviderMapping
+from rtagent.model.request import (
+    BuildRequest,
+)
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
     CLAIM_ERRORS,
     CREATION_ERRORS,
     READY_ERRORS,
-    Arguments,
     Change,
     rpc_method,
 )
@@ -47,7 +57,7 @@ class EvacuationFacts(MigrationFacts, frozen=True, kw_only=True):
     migration_type: Literal["evacuation"]
 
 
-class MoveArguments(Arguments, frozen=True, kw_only=True):
+class MoveArguments(BuildRequest, frozen=True, kw_only=True):
     """The facts from which a move's claim is decided.
 
     :ivar operation_id: becomes the claim's uuid.
@@ -59,12 +69,6 @@ class MoveArguments(Arguments, frozen=True, kw_only=True):
     """
 
     operation_id: Uuid
-    instance: Instance
-    limits: Limits | None = None
-    allocations: Allocations | None = None
-    provider_mapping: ProviderMapping | None = None
-    tag: Name | None = None
-    extra_resource: ExtraResource | None = None
     source: SourceFacts | None = None
 
 
@@ -132,33 +136,40 @@ class MoveEndpoint:
         kind: MigrationType = (
             "migration" if arguments.flavor == arguments.instance.flavor else "resize"
         )
-        request = move_request(
-            arguments, arguments.migration or kind, arguments.flavor, arguments.image
-        )
-        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
+        migration, flavor = arguments.migration or kind, arguments.flavor
+        return self._claim(arguments, migration, call, flavor, arguments.image)
 
     @rpc_method(CONDUCTOR, errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def live_migration_claim(self, arguments: LiveMigrationClaim, call: Call) -> replies.Claim:
         """Claim resources for a live migration to this host. The claim is ``incoming`` and
         leased."""
-        request = move_request(arguments, arguments.migration or "live-migration")
-        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
+        return self._claim(arguments, arguments.migration or "live-migration", call)
 
     @rpc_method(CONDUCTOR, errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def rebuild_claim(self, arguments: RebuildClaim, call: Call) -> replies.Claim:
         """Claim resources for an instance that is evacuated to this host. The claim is ``incoming``
         and leased."""
-        request = move_request(
-            arguments, arguments.migration or "evacuation", image=arguments.image
+        return self._claim(
+            arguments, arguments.migration or "evacuation", call, image=arguments.image
         )
-        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
+
+    def _claim(
+        self,
+        arguments: MoveArguments,
+        migration: MigrationFacts | MigrationType,
+        call: Call,
+        flavor: Flavor | None = None,
+        image: Image | None = None,
+    ) -> replies.Claim:
+        request = move_request(arguments, arguments.source, migration, flavor, image)
+        return self._replies.incoming(self._tracker.create(move_claim, call, request), call)
 
     @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def start_move_out(self, arguments: MoveChange, call: Call) -> replies.Claim:
         """At the source, before the guest leaves: make its ``active`` claim ``outgoing``, which
         keeps its resources for a revert."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        claim = self._tracker.moves.start_move_out(owner, migration, call)
+        claim = self._tracker.change(start_move_out, call, owner, migration)
         return self._replies.claim(claim)
 
     @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
@@ -166,7 +177,7 @@ class MoveEndpoint:
         """At the destination, when the guest has arrived: make its ``incoming`` claim ``active``. A
         caller that receives ``ClaimExpired`` must not start the domain."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        claim = self._tracker.moves.finish_move(owner, migration, call)
+        claim = self._tracker.change(finish_move, call, owner, migration)
         return self._replies.claim(claim)
 
     @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
@@ -175,15 +186,19 @@ class MoveEndpoint:
         ``active`` and the migration ``done``. A caller that receives ``ClaimExpired`` must not
         start the domain."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        claim = self._tracker.moves.finish_evacuation(owner, migration, call)
+        claim = self._tracker.change(finish_evacuation, call, owner, migration)
         return self._replies.claim(claim)
 
     @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
     def drop_move_claim_at_source(self, arguments: MoveChange, call: Call) -> None:
         """Confirm a move at the source: release the source's claim. The migration becomes
         ``confirmed``; a live migration or an evacuation becomes ``completed``. Idempotent."""
-        self._tracker.moves.drop_move_claim_at_source(
-            arguments.instance_uuid, arguments.migration, call, self._auditor.domains
+        self._tracker.execute(
+            drop_move_claim_at_source,
+            call,
+            arguments.instance_uuid,
+            arguments.migration,
+            self._auditor.domains,
         )
 
     @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
@@ -191,48 +206,43 @@ class MoveEndpoint:
         """Revert a move at the destination: release the destination's claim. The migration becomes
         ``reverted``. Idempotent."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        self._tracker.moves.drop_move_claim_at_dest(owner, migration, call)
+        self._tracker.execute(drop_move_claim_at_dest, call, owner, migration)
 
     @rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
     def finish_revert(self, arguments: MoveChange, call: Call) -> replies.Claim:
         """At the source, when the guest is back: make its ``outgoing`` claim ``active``. A caller
         that receives ``ClaimExpired`` must not start the domain."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        claim = self._tracker.moves.finish_revert(owner, migration, call)
+        claim = self._tracker.change(finish_revert, call, owner, migration)
         return self._replies.startable(claim)
 
     @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
     def drop_move_claim(self, arguments: MoveChange, call: Call) -> None:
         """Report a failed move, at either side: release the destination's claim, make the source's
         claim ``active`` again, and set the migration to ``error``. Idempotent."""
-        self._tracker.moves.drop_move_claim(arguments.instance_uuid, arguments.migration, call)
+        self._tracker.execute(drop_move_claim, call, arguments.instance_uuid, arguments.migration)
 
 
 def move_request(
-    arguments: MoveArguments,
+    arguments: BuildRequest,
+    source: SourceFacts | None,
     migration: MigrationFacts | MigrationType,
     flavor: Flavor | None = None,
     image: Image | None = None,
 ) -> MoveRequest:
-    """The request that the tracker decides.
+    """Return the request of a move's claim.
 
+    :param arguments: with the instance in its state at the source.
     :param migration: or its type: then the agent creates the record.
     :param flavor: the new one; None: the instance's. :param image: likewise.
     """
     instance = arguments.instance
-    build = BuildRequest(
-        instance=replace(instance, flavor=flavor or instance.flavor, image=image or instance.image),
-        limits=arguments.limits or Limits(),
-        extra_resource=arguments.extra_resource or {},
-        tag=arguments.tag,
-        allocations=arguments.allocations,
-        provider_mapping=arguments.provider_mapping or {},
-    )
+    guest = replace(instance, flavor=flavor or instance.flavor, image=image or instance.image)
     return MoveRequest(
-        build=build,
+        build=replace(arguments, instance=guest),
         old_flavor=instance.flavor,
         migration=migration,
-        source=arguments.source or SourceFacts(),
+        source=source or SourceFacts(),
     )
 
 

@@ -9,17 +9,21 @@ from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from rtagent.audit import Auditor, AuditSummary
+from rtagent.claims import build_failed, build_succeeded
 from rtagent.errors import HypervisorUnavailable, InvalidRequest, NodeNotReady
+from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.base import TIME, Count, Name, Text
 from rtagent.model.change import Call
+from rtagent.model.request import Arguments
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, Service, ServiceRegistry
 from rtagent.reconcile import drift
 from rtagent.rpc import replies
 from rtagent.rpc.clock_skew import clock_text
-from rtagent.rpc.method import Arguments, Change, rpc_method
+from rtagent.rpc.method import Change, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.tracker import ResourceTracker
 
@@ -126,8 +130,7 @@ class NodeEndpoint:
         """Run an audit now and return its summary. Callers that wait at the same time share the
         next audit."""
         summary = self._audit()
-        fields = {name: getattr(summary, name) for name in AuditSummary.__struct_fields__}
-        return replies.Audit(**fields, sentence=str(summary))
+        return replies.Audit(**asdict(summary), sentence=str(summary))
 
     @rpc_method(
         OPERATOR,
@@ -143,12 +146,12 @@ class NodeEndpoint:
     @rpc_method(CONDUCTOR)
     def build_failed(self, arguments: Change, call: Call) -> None:
         """Count a failed build: increment ``stats.failed_builds``."""
-        self._tracker.build_failed(call)
+        self._tracker.execute(build_failed, call)
 
     @rpc_method(CONDUCTOR)
     def build_succeeded(self, arguments: Change, call: Call) -> None:
         """Report a successful build: reset ``stats.failed_builds`` to zero."""
-        self._tracker.build_succeeded(call)
+        self._tracker.execute(build_succeeded, call)
 
     @rpc_method(OPERATOR, by_position=("disabled_reason",), slow=True)
     def set_service(self, arguments: SetService, call: Call) -> Service:
@@ -254,13 +257,13 @@ class DrainEndpoint:
         ``NodeDraining``. Activations, renewals, ends, moves to other hosts and reads go on. The
         drain lasts until ``undrain_node``, also over restarts. On a node that drains, replace
         reason and deadline."""
-        self._tracker.drains.begin(arguments.reason, _moment(arguments.deadline), call)
+        self._tracker.execute(drain, call, arguments.reason, _moment(arguments.deadline))
         return self._draining()
 
     @rpc_method(OPERATOR)
     def undrain_node(self, arguments: Change, call: Call) -> replies.Draining:
         """Create claims again."""
-        self._tracker.drains.end(call)
+        self._tracker.execute(undrain, call)
         return self._draining()
 
     def _draining(self) -> replies.Draining:

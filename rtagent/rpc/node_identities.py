@@ -16,7 +16,7 @@ from rtagent.model.node import NodeHost
 from rtagent.ports import Clock
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.report_endpoint import reported
-from rtagent.rpc.trust.caller import Caller
+from rtagent.rpc.trust.access import Caller
 
 #: The most nodes of a host that are not in ``compute_nodes``: the present one, and earlier ones
 #: that may still be in a view. A further one takes the place of the first.

@@ -8,33 +8,35 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
+from rtagent.claims import instance_claim
 from rtagent.errors import ClaimNotFound, InvalidRequest
+from rtagent.lifecycle.attach import claim_pci_devices
+from rtagent.lifecycle.moves import move_claim
 from rtagent.model.base import STORABLE, SomeItems, Uuid
-from rtagent.model.decision import Granted
+from rtagent.model.decision import Decision, Granted
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import PciRequest
 from rtagent.model.metric import Metric
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest, SourceFacts
-from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.model.move import SourceFacts
+from rtagent.model.request import Arguments, AttachRequest, BuildRequest
 from rtagent.rpc import replies
-from rtagent.rpc.claim_endpoint import BuildArguments, InstanceClaim, build_request
+from rtagent.rpc.claim_endpoint import InstanceClaim
 from rtagent.rpc.device_endpoint import ClaimPciDevices
 from rtagent.rpc.errors import DocumentTooLarge
-from rtagent.rpc.method import FLAVOR_ERRORS, Arguments, rpc_method
+from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.move_endpoint import (
     LiveMigrationClaim,
-    MoveArguments,
     RebuildClaim,
     ResizeClaim,
     move_request,
 )
 from rtagent.rpc.roles import READER
 from rtagent.state.compute_node import compute_node
-from rtagent.tracker import TEST_CALL, ResourceTracker
+from rtagent.tracker import ResourceTracker
 
 
-class TestClaim(BuildArguments, frozen=True, kw_only=True):
+class TestClaim(BuildRequest, frozen=True, kw_only=True):
     """:ivar kind: the claim whose decision is tested. Each kind takes the arguments of its own
         method, and requires the same of them, except the migration's record.
     :ivar pci_requests: kind ``attach``: the devices to be added.
@@ -101,7 +103,7 @@ class ReadEndpoint:
     def test_claim(self, arguments: TestClaim) -> replies.Verdict:
         """Decide a claim without making it: the reply that the claim would get now, with every
         reason. Changes nothing."""
-        decision = self._tracker.test_claim(tested_request(arguments))
+        decision = tested(self._tracker, arguments)
         if isinstance(decision, Granted):
             claim = self._replies.claim(decision.claims[0])
             return replies.Verdict(granted=True, claim=claim)
@@ -146,34 +148,26 @@ class ReadEndpoint:
         )
 
 
-def tested_request(arguments: TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
-    """Return the request that the claim's own method would make.
+def tested(tracker: ResourceTracker, arguments: TestClaim) -> Decision:
+    """Decide a claim as its own method would.
 
     :raises InvalidRequest: that method would not take these arguments.
     """
     if errors := [{"path": f"$.{path}", "message": rule} for path, rule in _errors(arguments)]:
         raise InvalidRequest(method="test_claim", errors=errors)
     if arguments.kind == "build":
-        return build_request(arguments)
+        return tracker.test_claim(instance_claim, arguments)
     if arguments.kind == "attach":
-        return AttachRequest(
+        request = AttachRequest(
             instance=arguments.instance,
             pci_requests=arguments.pci_requests or (),
             allocations=arguments.allocations,
-            provider_mapping=arguments.provider_mapping or {},
+            provider_mapping=arguments.provider_mapping,
         )
-    move = MoveArguments(
-        operation_id=TEST_CALL.operation_id,
-        instance=arguments.instance,
-        limits=arguments.limits,
-        allocations=arguments.allocations,
-        provider_mapping=arguments.provider_mapping,
-        tag=arguments.tag,
-        extra_resource=arguments.extra_resource,
-        source=arguments.source,
-    )
-    migration = arguments.migration or arguments.kind
-    return move_request(move, migration, arguments.flavor, arguments.image)
+        return tracker.test_claim(claim_pci_devices, request)
+    migration, source = arguments.migration or arguments.kind, arguments.source
+    move = move_request(arguments, source, migration, arguments.flavor, arguments.image)
+    return tracker.test_claim(move_claim, move)
 
 
 def _errors(arguments: TestClaim) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+from msgspec.structs import asdict
+
 from rtagent.audit import AuditSummary
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
@@ -224,9 +226,8 @@ class ClaimReplies:
     def claim(self, made: ModelClaim) -> Claim:
         """The claim with the documents that enact it, on the host as it is now."""
         made = with_namespaces(made, self._state())
-        fields = {name: getattr(made, name) for name in ModelClaim.__struct_fields__}
         guest, node_devices = self._guest.xml(made), self._guest.node_devices(made)
-        return Claim(**fields, guest=guest, node_devices=node_devices)
+        return Claim(**asdict(made), guest=guest, node_devices=node_devices)
 
     def created(self, made: ModelClaim, call: Call) -> Claim:
         """The same, for the reply to the call that created the claim.

@@ -28,7 +28,7 @@ from rtagent.scheduler.tracked_host import INSTANCES, STATE
 _OF_INSTANCES = (UpdateInstanceInfo, DeleteInstanceInfo, SyncInstanceInfo)
 
 
-class Hosts(Protocol):
+class ReportReceiver(Protocol):
     """What receives reports, see `rtagent.scheduler.host_manager.HostManager`."""
 
     def update_host_state(self, report: HostReport) -> None:
@@ -96,7 +96,7 @@ def reported(arguments: Any) -> Reported | None:
 class ReportEndpoint:
     """Serves the reports."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: ReportReceiver) -> None:
         self._hosts = hosts
 
     @rpc_method(AGENT, cast=True)

@@ -17,8 +17,7 @@ from rtagent.rpc.report_endpoint import ReportEndpoint
 from rtagent.rpc.roles import ANY
 from rtagent.rpc.selection_endpoint import SelectionEndpoint
 from rtagent.rpc.serving import CheckCaller, Serving
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
 
 VERSION = "1.3"
 
@@ -59,9 +58,9 @@ class SchedulerEndpoint:
 
     def __init__(
         self,
-        scheduler: selection_endpoint.Selecting,
-        hosts: report_endpoint.Hosts,
-        aggregates: aggregate_endpoint.Store,
+        scheduler: selection_endpoint.HostSelector,
+        hosts: report_endpoint.ReportReceiver,
+        aggregates: aggregate_endpoint.AggregateStore,
         services: Services,
         pong: Callable[[], SchedulerPong],
         not_ready: Callable[[], RtAgentError | None],

@@ -58,7 +58,7 @@ class Selected(Value, frozen=True, kw_only=True):
     selections: tuple[Selections, ...]
 
 
-class Selecting(Protocol):
+class HostSelector(Protocol):
     """What selects hosts, see `rtagent.scheduler.select.Scheduler`."""
 
     def select_destinations(
@@ -85,7 +85,7 @@ class SelectionEndpoint:
 
     def __init__(
         self,
-        scheduler: Selecting,
+        scheduler: HostSelector,
         not_ready: Callable[[], RtAgentError | None],
         unknown_claim: Callable[[str], None],
     ) -> None:

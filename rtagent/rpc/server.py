@@ -17,11 +17,10 @@ from oslo_messaging.rpc.server import RPCServer
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc import amqp_transport, driver
 from rtagent.rpc.broker.refusals import explained
-from rtagent.rpc.call_monitor import CallMonitor
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.envelope import REASONS, Refused
+from rtagent.rpc.envelope import REASONS, RefusedMessage
 from rtagent.rpc.in_flight import THREADS, InFlight
-from rtagent.rpc.incoming import OVERLOAD, REFUSED, Incoming, LateReplies, Workers
+from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
 from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.serving import is_served
 from rtagent.rpc.trust.credentials import credentials
@@ -187,7 +186,7 @@ class RpcServer:
         self._replies.stop()
         amqp_transport.unsubscribe(self._refused)
 
-    def _refused(self, refusal: Refused) -> None:
+    def _refused(self, refusal: RefusedMessage) -> None:
         self._reporter.counted(REFUSED, refusal.reason)
         self._reporter.log("warning", f"a message was refused: {refusal}")
 

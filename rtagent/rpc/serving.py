@@ -16,8 +16,7 @@ from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import request_id
 from rtagent.rpc.in_flight import CallLimit, InFlight
 from rtagent.rpc.method import Method, declared
-from rtagent.rpc.trust.access import Access
-from rtagent.rpc.trust.caller import Authenticate, Caller, accept_unsigned
+from rtagent.rpc.trust.access import Access, Authenticate, Caller, accept_unsigned
 from rtagent.rpc.validation import digest, validate
 
 #: The number of characters of an error message that are logged. The message quotes names that the
@@ -64,6 +63,7 @@ class Serving:
         transports deliver the same."""
 
         limit = CallLimit(method.name, method.at_once) if method.slow else nullcontext()
+        has_call = method.takes_operation_id
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
         def serve(context: RequestContext, /, **document: Any) -> Any:
@@ -75,7 +75,7 @@ class Serving:
                     for each in (arguments, *(arguments.claims if method.batch_of else ())):
                         self._check(each)
                     self._check_caller(caller, method.name, arguments)
-                    calls = _calls(method, arguments, document, caller, context)
+                    calls = _calls(method, has_call, arguments, document, caller, context)
                     with limit:
                         return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
@@ -112,13 +112,17 @@ def is_served(endpoint: object, name: str) -> bool:
 
 def _calls(
     method: Method,
+    has_call: bool,
     arguments: Any,
     document: Mapping[str, Any],
     caller: Caller,
     context: RequestContext,
 ) -> Iterator[Call | list[Call]]:
     """Yield what a handler takes besides the arguments: nothing if it changes nothing, the call, or
-    the list of the calls of a batch."""
+    the list of the calls of a batch.
+
+    :param has_call: whether the method takes an operation id of its own.
+    """
 
     def made(name: str, operation_id: str, given: Mapping[str, Any]) -> Call:
         return Call(
@@ -129,7 +133,7 @@ def _calls(
             request_id=request_id(context),
         )
 
-    if method.takes_operation_id:
+    if has_call:
         yield made(method.name, arguments.operation_id, document)
     if method.batch_of:
         entries = zip(arguments.claims, document["claims"], strict=True)

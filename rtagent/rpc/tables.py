@@ -9,7 +9,7 @@ from rtagent.rpc import methods, scheduler_endpoint, topics
 from rtagent.rpc.method import Method
 
 
-class Table(Value, frozen=True, kw_only=True):
+class MethodTable(Value, frozen=True, kw_only=True):
     """The methods of one API. :ivar version: the newest one."""
 
     topic: str
@@ -17,9 +17,9 @@ class Table(Value, frozen=True, kw_only=True):
     methods: Mapping[str, Method]
 
 
-TABLES: Mapping[str, Table] = {
-    topics.AGENT: Table(topic=topics.AGENT, version=methods.VERSION, methods=methods.METHODS),
-    topics.SCHEDULER: Table(
+TABLES: Mapping[str, MethodTable] = {
+    topics.AGENT: MethodTable(topic=topics.AGENT, version=methods.VERSION, methods=methods.METHODS),
+    topics.SCHEDULER: MethodTable(
         topic=topics.SCHEDULER,
         version=scheduler_endpoint.VERSION,
         methods=scheduler_endpoint.METHODS,

@@ -241,9 +241,9 @@ def judge(
     call = Call(method="select_destinations", operation_id=NO_CLAIM, digest="")
     try:
         if template.kind == BUILD:
-            decision = claims.build(replica, build, call, now, required)
+            decision = claims.instance_claim(replica, call, now, build, required)
         else:
-            decision = move_claim(replica, template.move_request(build), call, now)
+            decision = move_claim(replica, call, now, template.move_request(build))
     except InvalidFlavor:
         raise
     except (RequestError, NodeNotReady) as error:

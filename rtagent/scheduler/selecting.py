@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
+from rtagent.model.request import Limits
 from rtagent.scheduler.candidate import Candidate
 from rtagent.scheduler.filtered import FIT, PLACEMENT, Refusal, Refusals
 from rtagent.scheduler.fits import owned
@@ -337,7 +338,7 @@ class Selecting:
             nodename=host.nodename,
             provider_uuid=host.uuid,
             operation_id=operation_id,
-            limits=self._call.template.build.limits,
+            limits=self._call.template.build.limits or Limits(),
         )
         if candidate is None or self._call.placement is None:
             return selection

@@ -49,7 +49,7 @@ class Admission:
             return StoreUnavailable()
         if (restored := self._tracker.restored) is not None:
             return StoreRestored(restored=str(restored), revision=restored.revision)
-        closed = self._suspension or self._tracker.unobserved
+        closed = self._suspension or self._tracker.creation.unobserved
         return closed or draining_error(self._tracker.snapshot())
 
     @property
@@ -80,13 +80,13 @@ class Admission:
     def _duplicated(self, event: DuplicateChanged) -> None:
         with self._lock:
             self._duplicate = event.error
-            self._tracker.suspend_creation(self._suspension)
+            self._tracker.creation.suspend(self._suspension)
 
     def _service_changed(self, event: ServiceChanged) -> None:
         with self._lock:
             why = event.why_forced_down
             self._forced_down = NodeNotReady(why) if why else None
-            self._tracker.suspend_creation(self._suspension)
+            self._tracker.creation.suspend(self._suspension)
 
     @property
     def _suspension(self) -> NodeNotReady | HypervisorUnavailable | None:
@@ -98,5 +98,5 @@ class Admission:
         """Replace the error of the audits, and return the one before."""
         with self._lock:
             before, self._error = self._error, error
-            self._tracker.suspend_creation(self._suspension)
+            self._tracker.creation.suspend(self._suspension)
         return before

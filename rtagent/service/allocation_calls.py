@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NoReturn
 
+from rtagent.claims import abort_leased_claim
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
     AllocationNotWritten,
@@ -197,7 +198,7 @@ class AllocationWrites:
         )
         effect = "the claim was aborted"
         try:
-            self._node.tracker.abort_leased_claim(claim.uuid, abort)
+            self._node.tracker.execute(abort_leased_claim, abort, claim.uuid)
         except Unavailable as error:
             effect = f"the claim ends with its lease, because it cannot be aborted: {error.message}"
         raise AllocationNotWritten(claim_uuid=claim.uuid, seconds=seconds, why=why, effect=effect)

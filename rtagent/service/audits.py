@@ -161,7 +161,7 @@ class Audits:
         if all(check.accept() for check in self._checks) and self._admission.open():
             self._context.bus.publish(Granting())
         interval = self._context.settings.current.default.audit_interval
-        if self._node.tracker.unlisted is not None:
+        if self._node.tracker.creation.unlisted is not None:
             interval = min(interval, LAST)
         pause = max(GAP, seconds)
         return Rest(at_least=pause, at_most=pause if summary.skipped else max(pause, interval))

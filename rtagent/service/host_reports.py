@@ -19,7 +19,7 @@ from rtagent.model.host_report import MAX_ENDED, HostDescription, HostReport, In
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.rpc import casts
-from rtagent.rpc.casts import CastFailed, Message, Numbered
+from rtagent.rpc.casts import CastFailed, CastMessage, Numbered
 from rtagent.scheduler.report import (
     description_of,
     digest_of,
@@ -49,7 +49,7 @@ SENT, DROPPED = "sent", "dropped"
 #: The reason why an agent that stops grants no claims.
 STOPPING = "the agent stops"
 
-Send = Callable[[Sequence[Message]], None]
+Send = Callable[[Sequence[CastMessage]], None]
 
 
 class _Wanted(Value, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class HostReports:
         self._next_report = now + self._context.settings.current.default.report_interval
         return self._rest(now)
 
-    def _casts(self, state: NodeState, wanted: _Wanted | None, now: float) -> list[Message]:
+    def _casts(self, state: NodeState, wanted: _Wanted | None, now: float) -> list[CastMessage]:
         """Return the messages of a turn. The report comes last, because it has the number of the
         last message about instances.
         """
@@ -297,7 +297,7 @@ class _SentInstances:
         """Send the whole list with the next messages."""
         self._sent = None
 
-    def casts(self, state: NodeState, *, whole: bool, digest: bool) -> Iterator[Message]:
+    def casts(self, state: NodeState, *, whole: bool, digest: bool) -> Iterator[CastMessage]:
         """Yield the messages that lead from what was sent to this state.
 
         :param whole: the list is wanted. :param digest: its digest is due.

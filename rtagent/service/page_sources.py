@@ -21,7 +21,7 @@ from rtagent.pci.pmem import with_namespaces
 from rtagent.ports import Clock, Hypervisor, Store
 from rtagent.reconcile.drift import attached_claims
 from rtagent.rpc.methods import METHODS
-from rtagent.rpc.read_endpoint import TestClaim, tested_request
+from rtagent.rpc.read_endpoint import TestClaim, tested
 from rtagent.rpc.validation import validate
 from rtagent.virt.libvirt.comparison import compare
 
@@ -96,7 +96,7 @@ def page_sources(
     def test_claim(document: Mapping[str, Any]) -> Decision:
         arguments = validate(METHODS["test_claim"], document)
         assert isinstance(arguments, TestClaim)
-        return node.tracker.test_claim(tested_request(arguments))
+        return tested(node.tracker, arguments)
 
     return PageSources(
         history=ClaimHistories(store).read,

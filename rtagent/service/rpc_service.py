@@ -19,7 +19,7 @@ from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.duplicates import Duplicates, identity_of
 from rtagent.rpc.endpoint import Endpoint
-from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, Outcome, host_lock
+from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, LockOutcome, host_lock
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.roles import AGENT
 from rtagent.rpc.server import PART, RpcServer
@@ -118,7 +118,7 @@ class HostLockTurns:
         self._health.report()
         return rest
 
-    def _react(self, outcome: Outcome) -> Rest:
+    def _react(self, outcome: LockOutcome) -> Rest:
         if outcome.attempt is not self._attempt or outcome.holder is not None:
             self._attempt, self._since = outcome.attempt, self._clock.monotonic()
             self._health.reached = False  # an earlier probe shows nothing about the broker now
@@ -134,7 +134,7 @@ class HostLockTurns:
             return every(RETRY)
         return self._wait(outcome)
 
-    def _wait(self, outcome: Outcome) -> Rest:
+    def _wait(self, outcome: LockOutcome) -> Rest:
         """Go on without the lock for now, and in the end for good."""
         taken = outcome.attempt is Attempt.TAKEN
         why = SILENT if taken else f"the host lock cannot be taken: {explained(outcome.why)}"

@@ -18,7 +18,7 @@ from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.casts import (
     FORCED_DOWN,
     CastFailed,
-    Message,
+    CastMessage,
     agent_casts,
     dropped_claim,
     forced_down,
@@ -31,7 +31,7 @@ from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 
 #: To all schedulers: the aggregates in the shared database were changed.
-REREAD = Message(method="update_aggregates", arguments={})
+REREAD = CastMessage(method="update_aggregates", arguments={})
 #: The most operation ids that wait.
 MAX_UNKNOWN = 1000
 

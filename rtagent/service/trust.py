@@ -13,7 +13,7 @@ from rtagent.rpc.tables import TABLES
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.keys import read_ring
-from rtagent.rpc.trust.policy import Policy, PolicyRules, read_rules
+from rtagent.rpc.trust.policy import AccessPolicy, PolicyRules, read_rules
 from rtagent.rpc.trust.private_key import read_private_key
 
 
@@ -65,7 +65,7 @@ class CallerAccess:
         reporter: Reporter,
     ) -> None:
         """:param topic: of the daemon's API. :raises ConfigError: a policy file is wrong."""
-        self._policy = Policy(conf, default_rules(), PREFIXES[topic], clock, reporter)
+        self._policy = AccessPolicy(conf, default_rules(), PREFIXES[topic], clock, reporter)
         bounds = CallerBounds(lambda: settings.current.rpc, clock)
         self.access = Access(reporter, self._policy.authorize, bounds)
 

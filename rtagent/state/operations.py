@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec
 
 from rtagent.bus import CallRefused
 from rtagent.errors import (
@@ -19,188 +19,97 @@ from rtagent.errors import (
     CommitUnknown,
     ComputeResourcesUnavailable,
     InvalidRequest,
-    InvariantViolated,
-    NodeNotReady,
     RequestError,
     RtAgentError,
     StoreError,
     StoreUnavailable,
-    Unavailable,
 )
-from rtagent.lifecycle.consequences import unchanged
-from rtagent.lifecycle.draining import check_not_draining
 from rtagent.model.change import Call, Change, Operation
 from rtagent.model.claim import Claim
-from rtagent.model.decision import Decision, Granted, Refused
+from rtagent.model.decision import Decision, Granted, Refused, Rule
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter, Store
-from rtagent.state.queue import Decide
 from rtagent.state.writer import StateWriter
 
-#: Decides a call on the current state, at the current time.
-Rule = Callable[[NodeState, datetime], Decision]
+P = ParamSpec("P")
+#: A rule with its call and its other arguments.
+Decide = Callable[[NodeState, datetime], Decision]
+
+
+def bound(rule: Rule[P], call: Call, *args: P.args, **kwargs: P.kwargs) -> Decide:
+    """Return a rule with its call and its other arguments."""
+    return lambda state, now: rule(state, call, now, *args, **kwargs)
 
 
 class Operations:
     """Thread-safe. Every method may raise `Unavailable`, `ClaimConflict` if the operation id was
     used for another call, and what the rule raises.
-
-    :ivar unlisted: why the host's devices are not known, or None. No new claim gets any then.
     """
 
     def __init__(self, writer: StateWriter, store: Store, clock: Clock, reporter: Reporter) -> None:
         self._writer, self._store = writer, store
         self._clock, self._reporter = clock, reporter.named(__name__)
-        self._suspended: Unavailable | None = None
-        self._unobserved: dict[str, Unavailable | None] = {}
-        self.unlisted: Unavailable | None = None
 
-    @property
-    def suspended(self) -> Unavailable | None:
-        """Why no claim is created at present, or None."""
-        return self._suspended or self.unobserved
+    def run(self, decide: Decide, call: Call, *, answers: bool = True) -> tuple[Claim, ...]:
+        """Submit a decision. Return the claims after it.
 
-    @property
-    def unobserved(self) -> Unavailable | None:
-        """Why the last audit of one part has not observed it, or None."""
-        # `list` is one step for other threads, which note the result of an audit.
-        return next(filter(None, list(self._unobserved.values())), None)
-
-    def note_unobserved(self, part: str, error: Unavailable | None) -> None:
-        """Note why an audit of a part has not observed it; None: it has."""
-        self._unobserved[part] = error
-
-    def suspend_creation(self, error: Unavailable | None) -> None:
-        """Answer creating calls with this error from now on; None: create claims again."""
-        self._suspended = error
-
-    def check_creation(self) -> None:
-        """:raises Unavailable: no claim is created at present."""
-        self._writer.restoration.check()
-        if isinstance(self._writer.status.fault, InvariantViolated):
-            raise NodeNotReady(f"granting has stopped: {self._writer.status.fault.message}")
-        if (error := self.suspended) is not None:
-            # Without the traceback of earlier calls: each would add its frames to it.
-            raise error.with_traceback(None)
-
-    def create(self, rule: Rule, call: Call) -> Claim:
-        """Create a claim whose uuid is the operation id.
-
-        :raises ComputeResourcesUnavailable: refused. :raises NodeDraining: of a new claim.
-        :raises ClaimExpired: the claim has ended.
+        :param answers: a repeat returns the claim as it is now; otherwise nothing.
+        :raises ComputeResourcesUnavailable: refused.
+        :raises ClaimExpired: a repeat, and its claim has ended.
         """
-        self.check_creation()
-        return self._run(self.admitted(rule), call)[0]
+        (outcome,) = self._submit([(decide, call)])
+        return self._answer(call, outcome, answers)
 
-    def create_all(self, created: Sequence[tuple[Rule, Call]]) -> list[Claim | RtAgentError]:
-        """Create claims together, each as `create` does. Return each claim, or why there is none.
-
-        :raises Unavailable: no claim is created at present.
+    def run_all(self, decisions: Sequence[tuple[Decide, Call]]) -> list[Claim | RtAgentError]:
+        """Submit decisions that make a claim each, together. Return each claim, or the error that
+        `run` would raise.
         """
-        self.check_creation()
-        outcomes = self._writer.submit_all(
-            [(self._decide(self.admitted(rule)), call.method, call) for rule, call in created]
+        answers: list[Claim | RtAgentError] = []
+        for (_, call), outcome in zip(decisions, self._submit(decisions), strict=True):
+            try:
+                answers.append(self._answer(call, outcome)[0])
+            except RtAgentError as error:
+                answers.append(error)
+        return answers
+
+    def record(self, operation_id: str) -> Operation | None:
+        """Return the record of an operation; None: it had no effect.
+
+        :raises StoreUnavailable:
+        """
+        return self._store.operation(self._writer.published.current.node.uuid, operation_id)
+
+    def _submit(self, decisions: Sequence[tuple[Decide, Call]]) -> list[Decision | Exception]:
+        def submitted(decide: Decide) -> Callable[[NodeState], tuple[Change | None, Decision]]:
+            def submitted(state: NodeState) -> tuple[Change | None, Decision]:
+                decision = decide(state, self._clock.now())
+                return (decision.change if isinstance(decision, Granted) else None), decision
+
+            return submitted
+
+        return self._writer.submit_all(
+            [(submitted(decide), call.method, call) for decide, call in decisions]
         )
-        return [
-            self._created(call, each) for (_, call), each in zip(created, outcomes, strict=True)
-        ]
-
-    def _created(self, call: Call, outcome: Any) -> Claim | RtAgentError:
-        """Return the claim, or why there is none. :param outcome: of the state writer."""
-
-        def decided() -> Any:
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        try:
-            return self._answer(call, decided)[0]
-        except RtAgentError as error:
-            return error
-
-    def admitted(self, rule: Rule) -> Rule:
-        """Return the rule for new claims, which are refused while none is created, and with devices
-        while these are not known.
-        """
-
-        def admitted(state: NodeState, now: datetime) -> Decision:
-            self._writer.restoration.check()  # a reload may have noticed it since the call came
-            check_not_draining(state)
-            decision = rule(state, now)
-            claims = decision.claims if isinstance(decision, Granted) else ()
-            # An audit may note another result at any moment.
-            if (error := self.unlisted) is not None and any(map(_has_devices, claims)):
-                raise error.with_traceback(None)
-            return decision
-
-        return admitted
-
-    def change(self, rule: Rule, call: Call) -> Claim:
-        """Change a claim; a repeat returns the claim as it is now.
-
-        :raises ClaimExpired: the claim has ended.
-        """
-        return self._run(rule, call)[0]
-
-    def execute(self, rule: Rule, call: Call) -> None:
-        """Make a change whose caller needs no claim in the answer."""
-        self._run(rule, call, answers=False)
-
-    def once(self, call: Call, effect: Callable[[], object]) -> None:
-        """Have an effect outside the state, unless the operation had it before.
-
-        If the process ends between the effect and the record, a repeat has the effect again.
-        """
-        if self._record(call.operation_id) is None:
-            effect()
-        self.execute(lambda _, now: unchanged(call, now), call)
-
-    def accept_restore(self, revision: int, call: Call) -> None:
-        """Accept the restored store that continued with this revision. Leases start again.
-
-        :raises RestoreNotFound: another one awaits acceptance, or none.
-        """
-
-        def accept() -> None:
-            writer = self._writer
-            writer.leases.restart(writer.published.current.policy.claim_expiry_time)
-            writer.restoration.accept(revision)
-
-        self.once(call, accept)
-
-    def _run(self, rule: Rule, call: Call, *, answers: bool = True) -> tuple[Claim, ...]:
-        """Submit a rule; the claims after it. :param answers: whether a repeat needs a claim."""
-        decide = self._decide(rule)
-        return self._answer(
-            call, lambda: self._writer.submit(decide, call.method, call), answers=answers
-        )
-
-    def _decide(self, rule: Rule) -> Decide:
-        def decide(state: NodeState) -> tuple[Change | None, Decision]:
-            decision = rule(state, self._clock.now())
-            return (decision.change if isinstance(decision, Granted) else None), decision
-
-        return decide
 
     def _answer(
-        self, call: Call, decided: Callable[[], Decision], *, answers: bool = True
+        self, call: Call, outcome: Decision | Exception, answers: bool = True
     ) -> tuple[Claim, ...]:
-        """Return the claims after a decision. :param decided: returns it, or raises its error."""
-        try:
-            decision = decided()
-            if isinstance(decision, Refused):
-                reasons = [reason.as_dict() for reason in decision.reasons]
-                raise ComputeResourcesUnavailable(reasons=reasons)
-        except (RequestError, ChangeRejected, CommitUnknown) as error:
-            return self._repeat(call, error, answers)
+        """Return the claims after a decision, or raise why there are none."""
+        if isinstance(outcome, Refused):
+            reasons = [reason.as_dict() for reason in outcome.reasons]
+            outcome = ComputeResourcesUnavailable(reasons=reasons)
+        if isinstance(outcome, RequestError | ChangeRejected | CommitUnknown):
+            return self._repeat(call, outcome, answers)
+        if isinstance(outcome, Exception):
+            raise outcome
         self._reporter.counted("granted", call.method)
-        return decision.claims
+        return outcome.claims
 
     def _repeat(
         self, call: Call, error: RequestError | StoreError, answers: bool
     ) -> tuple[Claim, ...]:
         """The answer to a repeat, from the operation's record. Without one, raise the error."""
-        record = self._record(call.operation_id)
+        record = self.record(call.operation_id)
         if record is None:
             uuid = error.kwargs.get("claim_uuid")
             if isinstance(error, ClaimNotFound) and uuid and self._has_ended(uuid):
@@ -224,10 +133,7 @@ class Operations:
         """Whether the claim was created here and has ended. A claim that is live was not found for
         another reason: it is another owner's, or of another kind."""
         live = claim_uuid in self._writer.published.current.claims
-        return not live and self._record(claim_uuid) is not None
-
-    def _record(self, operation_id: str) -> Operation | None:
-        return self._store.operation(self._writer.published.current.node.uuid, operation_id)
+        return not live and self.record(claim_uuid) is not None
 
     def _failure(self, call: Call, error: RequestError | StoreError) -> RtAgentError:
         """The caller's error for an operation that had no effect."""
@@ -253,8 +159,3 @@ class Operations:
         for reason in reasons:
             self._reporter.counted("refused", reason["code"])
         self._writer.bus.publish(CallRefused(call=call, reasons=reasons))
-
-
-def _has_devices(claim: Claim) -> bool:
-    """Return whether a claim has PCI devices, or resources that are made from some."""
-    return bool(claim.pci) or any(unit.parent_addr is not None for unit in claim.resources)

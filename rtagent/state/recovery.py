@@ -22,7 +22,7 @@ from rtagent.state.restoration import Restoration
 from rtagent.state.status import WriterStatus
 
 
-class Recovery:
+class StateRecovery:
     """Brings the published state back to what the database has."""
 
     def __init__(

@@ -11,8 +11,8 @@ shares a commit (group commit), and each has an answer of its own.
 - What is acknowledged is remembered outside of the store (`Witness`), between commit and answer, so
   that a store that went back in time is noticed.
 - A commit whose outcome is unknown, or that did not reach the database, makes the state *stale*:
-  every decision is refused at once with `StoreUnavailable` until `Recovery.recover` has reloaded
-  the state. Readers keep the last published state.
+  every decision is refused at once with `StoreUnavailable` until `StateRecovery.recover` has
+  reloaded the state. Readers keep the last published state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rtagent.ports import Clock, Reporter, Store, Witness
 from rtagent.state.leases import Leases
 from rtagent.state.published import PublishedState
 from rtagent.state.queue import Decide, DecisionQueue, Pending
-from rtagent.state.recovery import Recovery
+from rtagent.state.recovery import StateRecovery
 from rtagent.state.restoration import Restoration
 from rtagent.state.status import WriterStatus
 
@@ -79,7 +79,7 @@ class StateWriter:
         self.status = WriterStatus(bus)
         self.leases = Leases(clock, state)
         self.restoration = Restoration(witness, clock, reporter)
-        self.recovery = Recovery(
+        self.recovery = StateRecovery(
             store,
             self.published,
             self.status,

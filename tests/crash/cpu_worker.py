@@ -7,6 +7,7 @@ It prints a line before each call (``claiming ID``, ``releasing ID``) and after 
 import random
 from collections.abc import Sequence
 
+from rtagent.claims import instance_claim, release_claim
 from rtagent.db.engine import open_engine
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
         held = sorted(tracker.snapshot().claims)
         if held and rng.random() < 0.4:
             report("releasing", held[0])
-            tracker.release_claim(held[0], call("release_claim", uid(number + 6000)))
+            tracker.execute(release_claim, call("release_claim", uid(number + 6000)), held[0])
             report("released", held[0])
             continue
         policy = rng.choice(["prefer", "isolate"])
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         )
         report("claiming", uid(number + 3000))
         try:
-            claim = tracker.instance_claim(wanted, call(operation_id=uid(number + 3000)))
+            claim = tracker.create(instance_claim, call(operation_id=uid(number + 3000)), wanted)
         except ComputeResourcesUnavailable:
             continue
         report("claimed", claim.uuid, *sorted(claim.numa_topology.taken))

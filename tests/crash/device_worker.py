@@ -14,10 +14,13 @@ from typing import Any
 from uuid import UUID
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
+from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.change import Call
 from rtagent.model.claim import ATTACH, BUILDING, Claim
 from rtagent.model.domain_usage import Occupancy
@@ -70,7 +73,11 @@ class DeviceWorker:
         extra_specs = {"pci_passthrough:alias": self._rng.choice(REQUESTED)}
         asked = request(1, 64, owner=self._uuid(), extra_specs=extra_specs)
         call = self._call("instance_claim")
-        self._do(call.method, call.operation_id, lambda: self._tracker.instance_claim(asked, call))
+        self._do(
+            call.method,
+            call.operation_id,
+            lambda: self._tracker.create(instance_claim, call, asked),
+        )
 
     def _claim(self) -> None:
         if main := self._some(lambda claim: claim.kind != ATTACH):
@@ -81,7 +88,9 @@ class DeviceWorker:
             )
             call = self._call("claim")
             self._do(
-                "claim", call.operation_id, lambda: self._tracker.claim_pci_devices(asked, call)
+                "claim",
+                call.operation_id,
+                lambda: self._tracker.create(claim_pci_devices, call, asked),
             )
 
     def _allocate(self) -> None:
@@ -90,7 +99,9 @@ class DeviceWorker:
             self._do(
                 "allocate",
                 claim.uuid,
-                lambda: self._tracker.allocate_pci_devices(claim.owner_id, claim.uuid, call),
+                lambda: self._tracker.change(
+                    allocate_pci_devices, call, claim.owner_id, claim.uuid
+                ),
             )
 
     def _free(self) -> None:
@@ -99,24 +110,36 @@ class DeviceWorker:
             self._do(
                 "free",
                 claim.uuid,
-                lambda: self._tracker.end_pci_claims(claim.owner_id, claim.uuid, verb, call),
+                lambda: self._tracker.execute(
+                    end_pci_claims, call, claim.owner_id, claim.uuid, verb
+                ),
             )
 
     def _activate(self) -> None:
         if claim := self._some(lambda claim: claim.kind != ATTACH):
             call = self._call("activate")
-            self._do("activate", claim.uuid, lambda: self._tracker.activate_claim(claim.uuid, call))
+            self._do(
+                "activate",
+                claim.uuid,
+                lambda: self._tracker.change(activate_claim, call, claim.uuid),
+            )
 
     def _release(self) -> None:
         if claim := self._some(lambda claim: True):
             call = self._call("release")
-            self._do("release", claim.uuid, lambda: self._tracker.release_claim(claim.uuid, call))
+            self._do(
+                "release",
+                claim.uuid,
+                lambda: self._tracker.execute(release_claim, call, claim.uuid),
+            )
 
     def _clear(self) -> None:
         back = [a for a, each in self._state.devices.items() if each.quarantine is not None]
         if back:
             address, call = self._rng.choice(sorted(back)), self._call("clear")
-            self._do("clear", address, lambda: self._tracker.set_quarantine(address, None, call))
+            self._do(
+                "clear", address, lambda: self._tracker.execute(quarantine, call, address, None)
+            )
 
     def _audit(self) -> None:
         """Audit after a device was plugged or unplugged and a domain without a claim started."""

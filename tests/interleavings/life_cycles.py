@@ -11,7 +11,9 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from rtagent import claims
 from rtagent.audit import Auditor
+from rtagent.claims import instance_claim
 from rtagent.errors import ClaimExpired, ClaimNotFound
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
@@ -107,7 +109,7 @@ class Cycle:
         if self.owner in self.here.world.domains:
             self.here.world.destroy(self.owner)
         build = request(2, 1024, owner=self.owner, extra_specs=self.here.extra_specs)
-        made = self.here.tracker.instance_claim(build, call())
+        made = self.here.tracker.create(instance_claim, call(), build)
         self.here.held[self.owner] = made.uuid
         self.bound = made.numa_topology
         self.here.lapsing.discard(self.owner)
@@ -122,7 +124,7 @@ class Cycle:
         """A caller that receives `ClaimExpired` starts no domain."""
         claim_uuid = self.here.held[self.owner]
         try:
-            made = getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+            made = self.here.tracker.change(getattr(claims, verb), call(verb), claim_uuid)
         except (ClaimExpired, ClaimNotFound):
             assert self.owner in self.here.lapsing
             del self.here.held[self.owner]
@@ -157,7 +159,7 @@ class Cycle:
     def _end(self, verb: str) -> None:
         claim_uuid = self.here.held.pop(self.owner, None)
         if claim_uuid is not None:
-            getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+            self.here.tracker.execute(getattr(claims, verb), call(verb), claim_uuid)
 
     def start_foreign(self) -> None:
         self.here.world.start_domain(self.owner, 1, 512)

@@ -16,7 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState, restore
@@ -119,7 +121,7 @@ class Steps:
         self.claim_: Claim | None = None
         if "attach" in steps:
             self.main = self._build()
-            self.tracker.activate_claim(self.main.uuid, call("activate_claim"))
+            self.tracker.change(activate_claim, call("activate_claim"), self.main.uuid)
             site.world.start_domain(self.owner, 1, 64)
 
     @property
@@ -141,12 +143,12 @@ class Steps:
     def attach(self) -> None:
         asked = attaching(self.main, "gpu")
         attach_call = call("claim_pci_devices")
-        self._take(lambda: self.tracker.claim_pci_devices(asked, attach_call))
+        self._take(lambda: self.tracker.create(claim_pci_devices, attach_call, asked))
 
     def _build(self, aliases: str = "") -> Claim:
         specs = {"pci_passthrough:alias": aliases} if aliases else {}
         asked = request(1, 64, owner=self.owner, extra_specs=specs)
-        made = self.tracker.instance_claim(asked, call())
+        made = self.tracker.create(instance_claim, call(), asked)
         self.site.held[made.uuid] = made
         return made
 
@@ -160,10 +162,10 @@ class Steps:
             self.site.grant(self.claim_, before)
 
     def activate(self) -> None:
-        self.tracker.activate_claim(self.claim_.uuid, call("activate_claim"))
+        self.tracker.change(activate_claim, call("activate_claim"), self.claim_.uuid)
 
     def allocate(self) -> None:
-        self.tracker.allocate_pci_devices(self.owner, self.claim_.uuid, call("allocate"))
+        self.tracker.change(allocate_pci_devices, call("allocate"), self.owner, self.claim_.uuid)
 
     def start(self) -> None:
         """Start a domain, with the device if it is present and no other domain has it."""
@@ -187,12 +189,12 @@ class Steps:
     leave = stop
 
     def release(self) -> None:
-        self.tracker.release_claim(self.claim_.uuid, call("release_claim"))
+        self.tracker.execute(release_claim, call("release_claim"), self.claim_.uuid)
         del self.site.held[self.claim_.uuid]
 
     def free(self) -> None:
         self._run(set())
-        self.tracker.end_pci_claims(self.owner, self.claim_.uuid, "free", call("free"))
+        self.tracker.execute(end_pci_claims, call("free"), self.owner, self.claim_.uuid, "free")
         del self.site.held[self.claim_.uuid]
 
     def pull(self) -> None:

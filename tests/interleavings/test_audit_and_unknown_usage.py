@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from rtagent.audit import PART, Auditor
+from rtagent.claims import activate_claim, instance_claim, release_claim, update_usage
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -65,7 +66,7 @@ class Site:
     def restart(self) -> None:
         """End the agent, and start another one. Before its first audit it creates no claim."""
         self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
-        self.tracker.note_unobserved(PART, NodeNotReady())
+        self.tracker.creation.note_unobserved(PART, NodeNotReady())
         self.watched = Watched(self.world)
         self.auditor = Auditor(self.tracker, self.watched, self.clock)
 
@@ -77,7 +78,7 @@ class Site:
         """Claim a device for another instance than the guest, and release it."""
         build = request(1, 64, owner=OTHER, extra_specs={"pci_passthrough:alias": "gpu:1"})
         try:
-            claim = self.tracker.instance_claim(build, call())
+            claim = self.tracker.create(instance_claim, call(), build)
         except RtAgentError:
             return
         self.granted += 1
@@ -85,7 +86,7 @@ class Site:
         for domain in self.known.domains.values():
             unknown = domain.active and HostResource.DEVICES in domain.occupancy.unknown
             assert not unknown, f"{claim.pci[0].address} was given to another one"
-        self.tracker.release_claim(claim.uuid, call("release_claim"))
+        self.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
     def step(self, name: str) -> None:
         """Do something with the guest. What is refused is left out."""
@@ -95,15 +96,17 @@ class Site:
             return
 
     def build(self) -> None:
-        claim = self.tracker.instance_claim(request(1, 64, owner=GUEST), call())
-        self.claims[GUEST] = self.tracker.activate_claim(claim.uuid, call("activate_claim"))
+        claim = self.tracker.create(instance_claim, call(), request(1, 64, owner=GUEST))
+        self.claims[GUEST] = self.tracker.change(activate_claim, call("activate_claim"), claim.uuid)
 
     def release(self) -> None:
         if GUEST in self.claims:
-            self.tracker.release_claim(self.claims.pop(GUEST).uuid, call("release_claim"))
+            self.tracker.execute(release_claim, call("release_claim"), self.claims.pop(GUEST).uuid)
 
     def update(self) -> None:
-        self.tracker.update_usage(InstanceUpdate(uuid=GUEST, vm_state="active"), call("update"))
+        self.tracker.execute(
+            update_usage, call("update"), InstanceUpdate(uuid=GUEST, vm_state="active")
+        )
 
     def run(self) -> None:
         self.world.start_domain(GUEST, 1, 64)

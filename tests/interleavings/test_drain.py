@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from rtagent.claims import abort_instance_claim
 from rtagent.errors import NodeDraining
+from rtagent.lifecycle.draining import drain
 from tests.interleavings.test_audit_and_moves import MOMENTS, MOVES, SEGMENTS, Move
 from tests.support.hosts import call, uid
 from tests.support.three_hosts import PINNED_2, PLAIN
@@ -39,7 +41,7 @@ class Drained:
         return self.move.guests.trackers[self.host]
 
     def drain(self) -> None:
-        self.tracker.drains.begin("new disks", None, call("drain_node"))
+        self.tracker.execute(drain, call("drain_node"), "new disks", None)
         self.draining = True
 
     def request(self) -> None:
@@ -67,7 +69,7 @@ class Drained:
         live = self.tracker.snapshot().claims
         assert set(self.made) <= set(live)
         for uuid in self.made:
-            self.tracker.abort_instance_claim(uuid, call("abort_instance_claim"))
+            self.tracker.execute(abort_instance_claim, call("abort_instance_claim"), uuid)
         assert (self.tracker.snapshot().drain is not None) is self.draining
         return self.move.end()
 

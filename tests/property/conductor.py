@@ -27,6 +27,7 @@ from rtagent.model.request import BuildRequest
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import call, uid
 from tests.support.three_hosts import FLAVORS, ThreeHosts, expected_claim
+from tests.support.trackers import submit
 
 LEASE = 300
 
@@ -125,8 +126,7 @@ class Conductor:
     def _call(self, host: int, verb: str, arguments: tuple[Any, ...], operation: str) -> Any:
         tracker: ResourceTracker = self.hosts.trackers[host]
         more = (self.hosts.auditors[host].domains,) if verb == "drop_move_claim_at_source" else ()
-        verbs = tracker.moves if hasattr(tracker.moves, verb) else tracker
-        return getattr(verbs, verb)(*arguments, call(verb, operation), *more)
+        return submit(tracker, verb, call(verb, operation), *arguments, *more)
 
     def _enter(self, claim: Claim, host: int) -> None:
         self.expected.held[claim.uuid] = expected_claim(claim, host)

@@ -76,7 +76,7 @@ def test_random_domains(drawn):
     before = state = with_orphans(host(numa=PINNING), *layouts.values())
     for uuid, found in layouts.items():
         try:
-            granted = adopt(state, uuid, found, None, call("adopt_domain"), NOON)
+            granted = adopt(state, call("adopt_domain"), NOON, uuid, found, None)
         except DomainNotAdoptable as error:
             assert error.message and "\n" not in error.message
             continue

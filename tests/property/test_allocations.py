@@ -232,11 +232,11 @@ def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
     for theirs in others:
         case = needs_of(theirs), theirs, dict[str, tuple[str, ...]](), False
         asked = following(case)
-        build_it = partial(claims.build, state, asked, call(), NOON)
+        build_it = partial(claims.instance_claim, state, call(), NOON, asked)
         state, claim = outcome(state, used, case, build_it)
         used += theirs if claim else Counter()
 
-    build_it = partial(claims.build, state, following(first), call(), NOON)
+    build_it = partial(claims.instance_claim, state, call(), NOON, following(first))
     state, claim = outcome(state, used, first, build_it)
     if claim is None:
         return
@@ -245,4 +245,4 @@ def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
     used += Counter({pool: number for pool, number in first[1].items() if pool[1] == FOO})
     bigger = following(second, claim.owner_id)
     move = MoveRequest(build=bigger, migration="resize", old_flavor=claim.flavor)
-    outcome(state, used, second, partial(move_claim, state, move, call("resize_claim"), NOON))
+    outcome(state, used, second, partial(move_claim, state, call("resize_claim"), NOON, move))

@@ -12,7 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from rtagent import claims
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, renew_claim, update_usage
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -22,6 +24,8 @@ from rtagent.errors import (
     StoreUnavailable,
     UnitConflict,
 )
+from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.stated_ends import release_claims
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import MigrationFacts
 from rtagent.testing.failing_store import FailingStore
@@ -155,7 +159,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         blocked = len(live) > 1 or (not moved and any(c["kind"] == "build" for c in live))
         taken = sorted(pins - self.free_pins(owner))
         try:
-            made = self.tracker.facts.adopt_claim(asked, call("adopt", operation_id=uuid))
+            made = self.tracker.change(adopt_claim, call("adopt", operation_id=uuid), asked)
         except UnitConflict as error:
             assert not blocked
             conflicts = error.kwargs["conflicts"]
@@ -190,7 +194,9 @@ class ClaimsMachine(RuleBasedStateMachine):
         )
         live = [u for u, c in self.book.items() if c["owner"] == owner]
         try:
-            made = self.tracker.instance_claim(build, call(operation_id=uuid), active=active)
+            made = self.tracker.create(
+                instance_claim, call(operation_id=uuid), build, active=active
+            )
         except ClaimExpired:
             assert uuid in self.ended
         except ClaimConflict:
@@ -218,7 +224,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def activate(self, claim):
         _, uuid = claim
         try:
-            self.tracker.activate_claim(uuid, call("activate_claim"))
+            self.tracker.change(activate_claim, call("activate_claim"), uuid)
         except ClaimNotFound:
             assert uuid not in self.book and uuid not in self.ended
         except ClaimExpired:
@@ -231,7 +237,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def renew(self, claim):
         _, uuid = claim
         try:
-            self.tracker.renew_claim(uuid, call("renew_claim"))
+            self.tracker.change(renew_claim, call("renew_claim"), uuid)
         except ClaimNotFound:
             assert uuid not in self.book and uuid not in self.ended
         except ClaimExpired:
@@ -243,14 +249,14 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(claim=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
     def end(self, claim, verb):
         _, uuid = claim
-        getattr(self.tracker, verb)(uuid, call(verb))
+        self.tracker.execute(getattr(claims, verb), call(verb), uuid)
         self.forget(uuid)
 
     @rule(claim=asked, every=st.booleans())
     def release_by_owner(self, claim, every):
         build, uuid = claim
         owner, asked = build.instance.uuid, call("release_claims")
-        self.tracker.facts.release_claims(owner, asked, None if every else [uuid])
+        self.tracker.execute(release_claims, asked, owner, None if every else [uuid])
         mine = [u for u, c in self.book.items() if c["owner"] == owner]
         for each in mine if every else [uuid]:
             self.forget(each)
@@ -258,7 +264,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(OWNERS), vm_state=st.sampled_from(["active", "deleted"]))
     def update(self, owner, vm_state):
         news = InstanceUpdate(uuid=owner, vm_state=vm_state)
-        self.tracker.update_usage(news, call("update_usage"))
+        self.tracker.execute(update_usage, call("update_usage"), news)
         if vm_state == "deleted":
             for uuid in [u for u, c in self.book.items() if c["owner"] == owner]:
                 self.forget(uuid)
@@ -328,12 +334,12 @@ class ClaimsMachine(RuleBasedStateMachine):
             return
         self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
         try:
-            self.tracker.instance_claim(build, call(operation_id=uuid))
+            self.tracker.create(instance_claim, call(operation_id=uuid), build)
         except StoreUnavailable:
             assert not landed
             if not retry:
                 return
-            self.tracker.instance_claim(build, call(operation_id=uuid))
+            self.tracker.create(instance_claim, call(operation_id=uuid), build)
         self.book[uuid] = {
             "owner": owner,
             "kind": "build",

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
+from rtagent import claims
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.db.device_rows import DeviceRow, net_devices
 from rtagent.errors import ComputeResourcesUnavailable, HypervisorUnavailable
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
+from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.stated_ends import give_back_devices
 from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
@@ -170,7 +175,7 @@ class DevicesMachine(RuleBasedStateMachine):
         fits = self.model.fits(owner, requested, placements, vgpus, namespaces)
         build = request(1, 64, owner=owner, extra_specs=specs)
         try:
-            claim = self.tracker.instance_claim(build, call())
+            claim = self.tracker.create(instance_claim, call(), build)
         except ComputeResourcesUnavailable as refusal:
             assert not fits, refusal
         except HypervisorUnavailable:
@@ -192,7 +197,7 @@ class DevicesMachine(RuleBasedStateMachine):
         )
         attach_call = call("claim_pci_devices")
         try:
-            claim = self.tracker.claim_pci_devices(attach_request, attach_call)
+            claim = self.tracker.create(claim_pci_devices, attach_call, attach_request)
         except ComputeResourcesUnavailable as refusal:
             assert not fits, refusal
         except HypervisorUnavailable:
@@ -246,9 +251,9 @@ class DevicesMachine(RuleBasedStateMachine):
         claim = self.model.claims[uuid]
         if claim.kind == "attach":
             allocate_call = call("allocate_pci_devices_for_instance")
-            self.tracker.allocate_pci_devices(claim.owner, uuid, allocate_call)
+            self.tracker.change(allocate_pci_devices, allocate_call, claim.owner, uuid)
         else:
-            self.tracker.activate_claim(uuid, call("activate_claim"))
+            self.tracker.change(activate_claim, call("activate_claim"), uuid)
         claim.state = "active"
 
     @precondition(lambda self: self.model.claims)
@@ -270,9 +275,9 @@ class DevicesMachine(RuleBasedStateMachine):
             owner = self.model.claims[uuid].owner
             ends = list(self.model.claims_of(owner))
             update = InstanceUpdate(uuid=owner, vm_state="deleted")
-            self.tracker.update_usage(update, call("update_usage"))
+            self.tracker.execute(update_usage, call("update_usage"), update)
         else:
-            getattr(self.tracker, verb)(uuid, call(verb))
+            self.tracker.execute(getattr(claims, verb), call(verb), uuid)
         self.model.end(ends)
         self.model.quarantine_released(before)
 
@@ -284,7 +289,7 @@ class DevicesMachine(RuleBasedStateMachine):
         owner = self.model.claims[attached].owner
         state = {"unclaim": "building", "free": "active"}[verb]
         before = self.model.claimed()
-        self.tracker.end_pci_claims(owner, None, verb, call(verb))
+        self.tracker.execute(end_pci_claims, call(verb), owner, None, verb)
         claims = self.model.claims_of(owner, "attach")
         self.model.end(uuid for uuid, claim in claims.items() if claim.state == state)
         self.model.quarantine_released(before)
@@ -298,7 +303,9 @@ class DevicesMachine(RuleBasedStateMachine):
         verb = {"building": "unclaim", "active": "free"}[claim.state]
         given = data.draw(st.sets(st.sampled_from(sorted(claim.devices)), min_size=1))
         before = self.model.claimed()
-        self.tracker.end_pci_claims(claim.owner, uuid if named else None, verb, call(verb), given)
+        self.tracker.execute(
+            end_pci_claims, call(verb), claim.owner, uuid if named else None, verb, given
+        )
         claim.devices -= given
         if not claim.devices:
             self.model.end([uuid])
@@ -316,7 +323,7 @@ class DevicesMachine(RuleBasedStateMachine):
         given = data.draw(st.sets(st.sampled_from(sorted(claim.devices)), min_size=1))
         before = self.model.claimed()
         asked = call("give_back_devices")
-        self.tracker.facts.give_back_devices(claim.owner, given, asked, uuid if named else None)
+        self.tracker.execute(give_back_devices, asked, claim.owner, given, uuid if named else None)
         claim.devices -= given
         if claim.kind == "attach" and not claim.devices:
             self.model.end([uuid])
@@ -326,7 +333,7 @@ class DevicesMachine(RuleBasedStateMachine):
     @rule(data=st.data(), reason=st.sampled_from(["for the operator", None, None]))
     def quarantine_or_clear(self, data, reason):
         address = data.draw(st.sampled_from(sorted(self.model.devices)))
-        self.tracker.set_quarantine(address, reason, call("quarantine"))
+        self.tracker.execute(quarantine, call("quarantine"), address, reason)
         self.model.devices[address].quarantined = reason is not None
 
     # --- domains and hardware ---

@@ -16,9 +16,9 @@ from oslo_messaging._drivers.amqp import unpack_context
 from oslo_messaging._drivers.common import deserialize_msg
 
 from rtagent.ports import NullReporter
-from rtagent.rpc.call_monitor import CallMonitor
 from rtagent.rpc.context import ContextSerializer, actor, request_id
-from rtagent.rpc.envelope import Refused, check
+from rtagent.rpc.envelope import RefusedMessage, check
+from rtagent.rpc.incoming import CallMonitor
 from tests.support.hosts import ManualClock
 
 JSON = {"content_type": "application/json"}
@@ -38,7 +38,7 @@ MESSAGES = st.dictionaries(st.sampled_from(NAMES) | TEXTS, VALUES, max_size=6)
 def refused(body: bytes) -> bool:
     try:
         check(body, JSON)
-    except Refused:
+    except RefusedMessage:
         return True
     return False
 

@@ -81,9 +81,9 @@ def decided(state, asked):
 
 def claimed(state, asked):
     """The decision of the agent's own rule, or None if the call itself is wrong."""
-    rule = move_claim if isinstance(asked, MoveRequest) else claims.build
+    rule = move_claim if isinstance(asked, MoveRequest) else claims.instance_claim
     try:
-        return rule(state, asked, call(operation_id=OPERATION), NOON)
+        return rule(state, call(operation_id=OPERATION), NOON, asked)
     except RtAgentError:
         return None
 

@@ -119,7 +119,7 @@ def with_guest(state, flavor):
 def decided(state, request, operation_id):
     """Return the agent's decision; an error, if it raises one."""
     try:
-        return claims.build(state, request, call(operation_id=operation_id), NOON)
+        return claims.instance_claim(state, call(operation_id=operation_id), NOON, request)
     except RequestError as error:
         return error
 
@@ -196,7 +196,7 @@ def test_a_destination_of_a_move_grants_it_also_on_the_guests_own_host(
     at.state = replace(at.state, policy=replace(at.state.policy, same_host_resize_reuse=reuse))
     assume(isinstance(decided(at.state, build(old, owner), uid()), Granted))
     claim = at.claim(build(old, owner))
-    decision = claims.activate(at.state, claim.uuid, call("activate_claim"), NOON)
+    decision = claims.activate_claim(at.state, call("activate_claim"), NOON, claim.uuid)
     at.state = at.state.fold(decision.change)
     sizes = tuple(cell.pagesize for cell in claim.numa_topology.cells)
     live = SourceFacts(page_sizes=sizes if purpose == "live-migration" else ())
@@ -204,7 +204,7 @@ def test_a_destination_of_a_move_grants_it_also_on_the_guests_own_host(
 
     def granted(agent, operation_id):
         try:
-            made = move_claim(agent.state, asked, call(operation_id=operation_id), NOON)
+            made = move_claim(agent.state, call(operation_id=operation_id), NOON, asked)
         except RequestError as error:
             return error
         return made

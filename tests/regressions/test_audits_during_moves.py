@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rtagent.claims import activate_claim, release_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.flavor import Flavor
@@ -149,7 +150,9 @@ def test_guest_that_is_unshelved_during_an_audit_keeps_its_claim(step):
     here.update("shelved_offloaded", "spawning")
 
     def spawned() -> None:
-        here.start_domain(here.tracker.activate_claim(claim.uuid, here.next_call("activate_claim")))
+        here.start_domain(
+            here.tracker.change(activate_claim, here.next_call("activate_claim"), claim.uuid)
+        )
         here.update("shelved_offloaded", "spawning")
 
     here.audit_while(step, spawned)
@@ -169,7 +172,9 @@ def test_migration_record_without_a_claim_does_not_fail_the_audit():
     early = facts()
     here.move("drop_move_claim_at_dest", early)  # before the call that makes the claim
     failed = facts()
-    here.tracker.release_claim(here.claim_move(failed).uuid, here.next_call("release_claim"))
+    here.tracker.execute(
+        release_claim, here.next_call("release_claim"), here.claim_move(failed).uuid
+    )
     for _ in range(2):
         here.world.start_domain(uid(), 1, 64)
         assert here.audit().good

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
+from rtagent.claims import abort_instance_claim, instance_claim, release_claim
 from rtagent.conf.settings import SettingsHolder
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
@@ -75,24 +76,26 @@ def _next_writer(records: list[NodeRecord]) -> NodeRecord:
 def test_repeats_are_recognised_after_a_restart_with_another_time(engine, tmp_path, step):
     before = Process(engine, tmp_path)
     create, asked = call("instance_claim"), request()
-    claim = before.tracker.instance_claim(asked, create)
+    claim = before.tracker.create(instance_claim, create, asked)
     aborted = call("instance_claim")
-    before.tracker.abort_instance_claim(aborted.operation_id, call("abort_instance_claim"))
+    before.tracker.execute(abort_instance_claim, call("abort_instance_claim"), aborted.operation_id)
     before.work(1)
 
     after = Process(engine, tmp_path, step)
     after.work(22)
 
-    assert after.tracker.instance_claim(asked, create).uuid == claim.uuid
+    assert after.tracker.create(instance_claim, create, asked).uuid == claim.uuid
     with pytest.raises(ClaimExpired):
-        after.tracker.instance_claim(request(), aborted)
+        after.tracker.create(instance_claim, aborted, request())
 
 
 def test_records_are_purged_when_the_agents_have_run_for_the_retention(engine, tmp_path):
     first = Process(engine, tmp_path)
     asked = call("instance_claim")
-    first.tracker.release_claim(
-        first.tracker.instance_claim(request(), asked).uuid, call("release_claim")
+    first.tracker.execute(
+        release_claim,
+        call("release_claim"),
+        first.tracker.create(instance_claim, asked, request()).uuid,
     )
     first.work(12)
     first.clock.start += DAYS  # under the running agent

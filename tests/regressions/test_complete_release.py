@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.claims import abort_instance_claim, build_failed
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
 from rtagent.model.flavor import Flavor
 from tests.support.hosts import call
@@ -68,7 +69,7 @@ def test_move_that_is_refused_for_memory_takes_no_device():
 def test_build_on_another_host_frees_the_first_hosts_devices():
     guests = Guests()
     first = guests.claim(0, ONE_GPU)
-    guests.trackers[0].abort_instance_claim(first.uuid, call("abort_instance_claim"))
+    guests.trackers[0].execute(abort_instance_claim, call("abort_instance_claim"), first.uuid)
     second = guests.claim(1, ONE_GPU, first.owner_id)
     assert guests.allocated(0) == {}
     assert guests.allocated(1) == {device.address: first.owner_id for device in second.pci}
@@ -115,8 +116,8 @@ def test_disk_usage_of_moved_guests_returns_to_its_former_value():
 
 def test_moves_and_failed_builds_survive_a_restart():
     guests = Guests()
-    guests.trackers[0].build_failed(call("build_failed"))
-    guests.trackers[0].build_failed(call("build_failed"))
+    guests.trackers[0].execute(build_failed, call("build_failed"))
+    guests.trackers[0].execute(build_failed, call("build_failed"))
     old = guests.run(0, ONE_GPU)
     _, migration = guests.claim_move(1, old)
     guests.move(0, "start_move_out", old, migration)

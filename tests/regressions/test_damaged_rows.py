@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, delete
 
+from rtagent.claims import activate_claim, release_claim
 from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import claims, metadata
@@ -41,7 +42,7 @@ def test_claim_of_a_damaged_row_is_held_until_it_is_released(
     assert held.quarantined
     assert held.usage == made.usage
     assert claim(tracker).uuid in tracker.snapshot().claims
-    tracker.release_claim(made.uuid, call("release_claim"))
+    tracker.execute(release_claim, call("release_claim"), made.uuid)
     tracker = tracker_on(SqlStore(engine))
     assert made.uuid not in tracker.snapshot().claims
     assert not tracker.snapshot().damage
@@ -55,7 +56,7 @@ def test_nothing_is_granted_while_a_claim_is_missing(engine: Engine):
     tracker = tracker_on(SqlStore(engine))
     with pytest.raises(NodeNotReady, match="rows of claims are missing"):
         claim(tracker)
-    tracker.release_claim(kept.uuid, call("release_claim"))
+    tracker.execute(release_claim, call("release_claim"), kept.uuid)
     assert not tracker.snapshot().claims
 
 
@@ -112,7 +113,7 @@ def test_claim_that_changed_while_it_was_quarantined_can_be_accepted(engine: Eng
     made = claim(tracker_on(SqlStore(engine)))
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE claims SET vcpus = 'x'")
-    tracker_on(SqlStore(engine)).activate_claim(made.uuid, call("activate_claim"))
+    tracker_on(SqlStore(engine)).change(activate_claim, call("activate_claim"), made.uuid)
     assert tracker_on(SqlStore(engine)).snapshot().claims[made.uuid].quarantined
     (listed,) = damage(engine)
     assert made.uuid in listed and "vcpus" in listed
@@ -126,7 +127,7 @@ def test_call_on_a_claim_whose_document_is_lost_does_not_resume_granting(engine:
     made = claim(tracker_on(SqlStore(engine)))
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE claims SET document = 'x'")
-    tracker_on(SqlStore(engine)).activate_claim(made.uuid, call("activate_claim"))
+    tracker_on(SqlStore(engine)).change(activate_claim, call("activate_claim"), made.uuid)
     tracker = tracker_on(SqlStore(engine))
     with pytest.raises(NodeNotReady, match=f"the document of claim {made.uuid}"):
         claim(tracker)

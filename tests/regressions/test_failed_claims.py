@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.claims import abort_instance_claim, instance_claim
 from rtagent.errors import (
     ChangeRejected,
     CommitUnknown,
@@ -19,6 +20,7 @@ from rtagent.errors import (
     PlacementUnavailable,
     StoreUnavailable,
 )
+from rtagent.lifecycle.moves import move_claim
 from rtagent.model.decision import Refused
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
@@ -58,9 +60,9 @@ def claims(here, move=None):
     if move is None:
         build = BuildRequest(instance=Instance(uuid=GUEST, flavor=WANTED))
         call = here.next_call("instance_claim")
-        return lambda: here.tracker.instance_claim(build, call)
+        return lambda: here.tracker.create(instance_claim, call, build)
     request, call = here.move_request(move, WANTED), here.next_call("resize_claim")
-    return lambda: here.tracker.moves.move_claim(request, call)
+    return lambda: here.tracker.create(move_claim, call, request)
 
 
 def mirrored(here, api) -> PlacementMirror:
@@ -189,7 +191,7 @@ def test_test_claim_takes_no_device():
     here = Agent(gpus=[GPU_0])
     before = here.state
     for flavor in (WANTED, TOO_LARGE, WANTED):
-        answer = here.tracker.test_claim(here.move_request(facts(), flavor))
+        answer = here.tracker.test_claim(move_claim, here.move_request(facts(), flavor))
         assert isinstance(answer, Refused) is (flavor is TOO_LARGE)
     assert here.state is before
 
@@ -203,7 +205,9 @@ def test_devices_of_a_failed_build_are_not_given_to_the_rescheduled_guest():
     second.world.plug(gpu(GPU_1))
     second.audit()
     failed = first.build(with_devices("gpu:1"))
-    first.tracker.abort_instance_claim(failed.uuid, first.next_call("abort_instance_claim"))
+    first.tracker.execute(
+        abort_instance_claim, first.next_call("abort_instance_claim"), failed.uuid
+    )
     claim = second.run(with_devices("gpu:1"))
     assert [device.address for device in claim.pci] == [GPU_1]
     assert (first.allocated(), second.allocated()) == ({}, {GPU_1: GUEST})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.audit import Auditor
+from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.retention import Retention
 from rtagent.pci.allocations import device_allocations
@@ -48,10 +49,10 @@ class Site:
 
     def claim(self, aliases):
         asked = request(extra_specs={"pci_passthrough:alias": aliases})
-        return self.tracker.instance_claim(asked, call())
+        return self.tracker.create(instance_claim, call(), asked)
 
     def release(self, claim):
-        self.tracker.release_claim(claim.uuid, call("release_claim"))
+        self.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
     @property
     def state(self):

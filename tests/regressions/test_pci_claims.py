@@ -40,7 +40,7 @@ TWO_NAMES = parse_aliases(
 
 def refused(state, aliases):
     asked = request(extra_specs={"pci_passthrough:alias": aliases})
-    answer = claims.build(state, asked, call(), NOON)
+    answer = claims.instance_claim(state, call(), NOON, asked)
     assert isinstance(answer, Refused)
     return answer.reasons
 
@@ -60,7 +60,7 @@ def test_two_aliases_for_one_device_are_refused():
 def test_claim_that_is_refused_for_memory_takes_no_device():
     state = device_host()
     asked = request(memory_mb=10**6, extra_specs={"pci_passthrough:alias": "gpu:2"})
-    assert isinstance(claims.build(state, asked, call(), NOON), Refused)
+    assert isinstance(claims.instance_claim(state, call(), NOON, asked), Refused)
     _, claim = built(state, "gpu:2")
     assert addresses(claim) == [GPU_0, GPU_1]
 

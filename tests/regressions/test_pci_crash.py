@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import pytest
 
+from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.device_states import AVAILABLE
@@ -39,11 +40,11 @@ def start(store):
 
 def claim(tracker, aliases):
     asked = request(extra_specs={"pci_passthrough:alias": aliases})
-    return tracker.instance_claim(asked, call())
+    return tracker.create(instance_claim, call(), asked)
 
 
 def release(tracker, made):
-    tracker.release_claim(made.uuid, call("release_claim"))
+    tracker.execute(release_claim, call("release_claim"), made.uuid)
 
 
 def state_of(tracker, address):

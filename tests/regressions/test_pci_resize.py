@@ -89,7 +89,7 @@ def test_resize_requests_the_devices_of_the_new_flavor(here):
 def test_devices_that_two_claims_share_are_unavailable_to_others(here):
     resized(here, SMALL, facts())
     build = BuildRequest(instance=guest(LARGE, uid(5)))
-    refused = claims.build(here.state, build, call(), here.now)
+    refused = claims.instance_claim(here.state, call(), here.now, build)
     assert isinstance(refused, Refused)
     assert [reason.available for reason in refused.reasons] == [1]
 

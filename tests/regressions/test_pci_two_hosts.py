@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import instance_claim
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import HOST, restore
@@ -33,7 +34,7 @@ def start(disk, node):
 
 def claim(tracker, aliases):
     asked = request(extra_specs={"pci_passthrough:alias": aliases})
-    made = tracker.instance_claim(asked, call())
+    made = tracker.create(instance_claim, call(), asked)
     return [device.address for device in made.pci]
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import build_failed, release_claim
 from rtagent.errors import (
     ClaimConflict,
     IdentityError,
@@ -19,6 +20,8 @@ from rtagent.errors import (
     TakeoverPending,
     WriterFenced,
 )
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices
+from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.request import AttachRequest
@@ -50,9 +53,9 @@ def attached(here, alias="gpu"):
         instance=Instance(uuid=GUEST, flavor=SMALL),
         pci_requests=(PciRequest(count=1, alias_name=alias),),
     )
-    claim = here.tracker.claim_pci_devices(request, here.next_call("claim_pci_devices"))
-    return here.tracker.allocate_pci_devices(
-        GUEST, claim.uuid, here.next_call("allocate_pci_devices")
+    claim = here.tracker.create(claim_pci_devices, here.next_call("claim_pci_devices"), request)
+    return here.tracker.change(
+        allocate_pci_devices, here.next_call("allocate_pci_devices"), GUEST, claim.uuid
     )
 
 
@@ -115,8 +118,8 @@ def test_next_process_has_all_facts_of_the_process_before():
     here.world.destroy(OTHER)
     here.audit()
     for _ in range(3):
-        here.tracker.build_failed(here.next_call("build_failed"))
-    here.tracker.set_quarantine(GPU_1, "faulty", here.next_call("set_quarantine"))
+        here.tracker.execute(build_failed, here.next_call("build_failed"))
+    here.tracker.execute(quarantine, here.next_call("set_quarantine"), GPU_1, "faulty")
     here.world.unplug(GPU_0)
     here.audit()
     for _ in range(2):
@@ -171,7 +174,7 @@ def test_replaced_agent_writes_nothing():
     here.world.unplug(GPU_0)
     assert not its_audit.run("periodic").good
     with pytest.raises(StoreUnavailable):
-        old.release_claim(mine.uuid, here.next_call("release_claim"))
+        old.execute(release_claim, here.next_call("release_claim"), mine.uuid)
     assert isinstance(old.fault, WriterFenced)
     assert here.stored == before
     here.audit()  # the new agent records the changes

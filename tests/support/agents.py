@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rtagent.audit import Auditor, AuditSummary
+from rtagent.claims import activate_claim, instance_claim, release_claim, update_usage
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
+from rtagent.lifecycle.moves import move_claim
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call
@@ -27,6 +29,7 @@ from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy as pci_policy
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, uid
 from tests.support.pci_hosts import gpu
+from tests.support.trackers import submit
 
 LEASE = 300
 POLICY = host(
@@ -93,12 +96,12 @@ class Agent:
 
     def build(self, flavor: Flavor = SMALL, owner: str = GUEST) -> Claim:
         asked = BuildRequest(instance=Instance(uuid=owner, flavor=flavor))
-        return self.tracker.instance_claim(asked, self.next_call("instance_claim"))
+        return self.tracker.create(instance_claim, self.next_call("instance_claim"), asked)
 
     def run(self, flavor: Flavor = SMALL, owner: str = GUEST) -> Claim:
         """Build a guest and start its domain."""
         claim = self.build(flavor, owner)
-        claim = self.tracker.activate_claim(claim.uuid, self.next_call("activate_claim"))
+        claim = self.tracker.change(activate_claim, self.next_call("activate_claim"), claim.uuid)
         self.start_domain(claim)
         return claim
 
@@ -106,8 +109,8 @@ class Agent:
         self, move: MigrationFacts, flavor: Flavor = SMALL, owner: str = GUEST, old: Flavor = SMALL
     ) -> Claim:
         """Claim resources for a guest that is to arrive."""
-        return self.tracker.moves.move_claim(
-            self.move_request(move, flavor, owner, old), self.next_call("resize_claim")
+        return self.tracker.create(
+            move_claim, self.next_call("resize_claim"), self.move_request(move, flavor, owner, old)
         )
 
     def move_request(
@@ -122,14 +125,14 @@ class Agent:
     def move(self, verb: str, move: MigrationFacts, owner: str = GUEST) -> Any:
         """Make a call of a move, by its method's name."""
         more = (self.auditor.domains,) if verb == "drop_move_claim_at_source" else ()
-        return getattr(self.tracker.moves, verb)(owner, move, self.next_call(verb), *more)
+        return submit(self.tracker, verb, self.next_call(verb), owner, move, *more)
 
     def update(self, vm_state: str, task_state: str | None = None, owner: str = GUEST) -> None:
         update = InstanceUpdate(uuid=owner, vm_state=vm_state, task_state=task_state)
-        self.tracker.update_usage(update, self.next_call("update_usage"))
+        self.tracker.execute(update_usage, self.next_call("update_usage"), update)
 
     def release(self, claim: Claim) -> None:
-        self.tracker.release_claim(claim.uuid, self.next_call("release_claim"))
+        self.tracker.execute(release_claim, self.next_call("release_claim"), claim.uuid)
 
     def next_call(self, method: str) -> Call:
         """A call, a second after the one before."""

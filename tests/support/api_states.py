@@ -73,9 +73,9 @@ def claimed(state: NodeState, number: int, *, active: bool = False) -> NodeState
         ),
     )
     now = NOW + timedelta(seconds=number)
-    state = _after(state, claims.build(state, request, _call(number), now))
+    state = _after(state, claims.instance_claim(state, _call(number), now, request))
     if active:
-        state = _after(state, claims.activate(state, uuid(number), _call(number), now))
+        state = _after(state, claims.activate_claim(state, _call(number), now, uuid(number)))
     return state
 
 

@@ -28,13 +28,15 @@ def building(state: NodeState | None = None, claim_uuid: str = CLAIM) -> NodeSta
     """A state in which the owner has a building claim."""
     state = state or host()
     asked = call(operation_id=claim_uuid)
-    return state.fold(claims.build(state, request(2, 1024, owner=OWNER), asked, NOON).change)
+    return state.fold(
+        claims.instance_claim(state, asked, NOON, request(2, 1024, owner=OWNER)).change
+    )
 
 
 def active() -> NodeState:
     """A state in which the owner's claim is active."""
     state = building()
-    return state.fold(claims.activate(state, CLAIM, call("activate_claim"), NOON).change)
+    return state.fold(claims.activate_claim(state, call("activate_claim"), NOON, CLAIM).change)
 
 
 def domain(

@@ -134,7 +134,7 @@ class Cloud:
                 sync=lambda: 0, delete_allocation=_unused, confirm=lambda claim, call: None
             ),
             lambda claim: None,
-            Duplicates(identity, node.host, self.clock, tracker.suspend_creation),
+            Duplicates(identity, node.host, self.clock, tracker.creation.suspend),
             report_host=lambda description, instances: None,
             document=lambda target: Reply(body=b"{}"),
         )

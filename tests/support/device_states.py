@@ -80,7 +80,9 @@ def built(
     :param arguments: of `request`.
     """
     specs = {**({"pci_passthrough:alias": aliases} if aliases else {}), **(extra_specs or {})}
-    return after(state, claims.build(state, request(extra_specs=specs, **arguments), call(), NOON))
+    return after(
+        state, claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **arguments))
+    )
 
 
 def after(state: NodeState, decision) -> tuple[NodeState, Claim]:
@@ -92,11 +94,11 @@ def after(state: NodeState, decision) -> tuple[NodeState, Claim]:
 
 def running(state: NodeState, claim: Claim) -> NodeState:
     """Activate the claim."""
-    return after(state, claims.activate(state, claim.uuid, call("activate_claim"), NOON))[0]
+    return after(state, claims.activate_claim(state, call("activate_claim"), NOON, claim.uuid))[0]
 
 
 def released(state: NodeState, claim: Claim) -> NodeState:
-    return after(state, claims.end(state, claim.uuid, "release", call("release_claim"), NOON))[0]
+    return after(state, claims.release_claim(state, call("release_claim"), NOON, claim.uuid))[0]
 
 
 def attaching(claim: Claim, *aliases: str) -> AttachRequest:
@@ -109,7 +111,7 @@ def attaching(claim: Claim, *aliases: str) -> AttachRequest:
 
 def attached(state: NodeState, claim: Claim, *aliases: str) -> tuple[NodeState, Claim]:
     attach_request = attaching(claim, *aliases)
-    decision = attach.claim_devices(state, attach_request, call("claim_pci_devices"), NOON)
+    decision = attach.claim_pci_devices(state, call("claim_pci_devices"), NOON, attach_request)
     return after(state, decision)
 
 

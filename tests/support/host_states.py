@@ -110,7 +110,7 @@ def fleet_node(guests: int = 0) -> NodeState:
         devices=PciDevices(record(each for each in devices if each.dev_type == SRIOV_VF)),
     )
     for number in range(guests):
-        decision = claims.build(state, _guest(number), call(), NOON)
+        decision = claims.instance_claim(state, call(), NOON, _guest(number))
         assert isinstance(decision, Granted), str(decision)
         state = state.fold(decision.change)
     return state

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ParamSpec
 
 from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle import attach, moves
-from rtagent.lifecycle.moves import MoveContext, Outcome
-from rtagent.model.change import Call
+from rtagent.lifecycle.moves import Outcome
 from rtagent.model.claim import Claim
-from rtagent.model.decision import Decision, Granted
+from rtagent.model.decision import Decision, Granted, Rule
 from rtagent.model.device import PciDevice
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
@@ -35,7 +34,7 @@ SMALL = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
 LARGE = Flavor(vcpus=2, memory_mb=3072, root_gb=2)
 NO_FACTS = SourceFacts()
 
-Rule = Callable[[NodeState, Call, datetime], Decision]
+P = ParamSpec("P")
 
 
 def facts(kind: str = "resize", uuid: str | None = None, **more: Any) -> MigrationFacts:
@@ -75,8 +74,8 @@ class Host:
     def build(self, flavor: Flavor = SMALL, owner: str = GUEST, **instance: Any) -> Claim:
         """Build a guest and activate its claim."""
         request = BuildRequest(instance=guest(flavor, owner, **instance))
-        claim = self.granted(lambda s, c, now: claims.build(s, request, c, now))[0]
-        return self.granted(lambda s, c, now: claims.activate(s, claim.uuid, c, now))[0]
+        claim = self.granted(claims.instance_claim, request)[0]
+        return self.granted(claims.activate_claim, claim.uuid)[0]
 
     def claim_move(
         self,
@@ -89,13 +88,15 @@ class Host:
         **instance: Any,
     ) -> Claim:
         """Claim resources for a guest that is to arrive."""
-        return self.granted(self.move_rule(migration, flavor, owner, old, source, **instance))[0]
+        request = self.move_request(migration, flavor, owner, old, source, **instance)
+        return self.granted(moves.move_claim, request)[0]
 
     def try_move(self, *args: Any, **more: Any) -> Decision:
         """Decide a move to this host; the state stays."""
-        return self.move_rule(*args, **more)(self.state, call("resize_claim"), self.now)
+        request = self.move_request(*args, **more)
+        return moves.move_claim(self.state, call("resize_claim"), self.now, request)
 
-    def move_rule(
+    def move_request(
         self,
         migration: MigrationFacts | MigrationType | None,
         flavor: Flavor = SMALL,
@@ -103,30 +104,29 @@ class Host:
         old: Flavor = SMALL,
         source: SourceFacts = NO_FACTS,
         **instance: Any,
-    ) -> Rule:
-        request = MoveRequest(
+    ) -> MoveRequest:
+        return MoveRequest(
             build=BuildRequest(instance=guest(flavor, owner, **instance)),
             migration=migration or "resize",
             old_flavor=old,
             source=source,
         )
-        return lambda state, asked, now: moves.move_claim(state, request, asked, now)
 
     def attach(self, owner: str = GUEST, alias: str = "vf") -> Claim:
         """Add a device to the guest."""
         wanted = PciRequest(count=1, alias_name=alias)
         request = AttachRequest(instance=guest(SMALL, owner), pci_requests=(wanted,))
-        claim = self.granted(lambda s, c, now: attach.claim_devices(s, request, c, now))[0]
-        return self.granted(lambda s, c, now: attach.activate(s, owner, claim.uuid, c, now))[0]
+        claim = self.granted(attach.claim_pci_devices, request)[0]
+        return self.granted(attach.allocate_pci_devices, owner, claim.uuid)[0]
 
     def start_move_out(self, migration: MigrationFacts, owner: str = GUEST) -> Claim:
-        return self.moved(moves.start_move_out, "start_move_out", migration, owner)[0]
+        return self.granted(moves.start_move_out, owner, migration)[0]
 
     def finish_move(self, migration: MigrationFacts, owner: str = GUEST) -> Claim:
-        return self.moved(moves.finish_move, "finish_move", migration, owner)[0]
+        return self.granted(moves.finish_move, owner, migration)[0]
 
     def finish_revert(self, migration: MigrationFacts, owner: str = GUEST) -> Claim:
-        return self.moved(moves.finish_revert, "finish_revert", migration, owner)[0]
+        return self.granted(moves.finish_revert, owner, migration)[0]
 
     def drop_at_source(
         self,
@@ -134,29 +134,29 @@ class Host:
         domains: ObservedDomains = NEVER_OBSERVED,
         owner: str = GUEST,
     ) -> None:
-        def drop(move: MoveContext) -> Granted:
-            return moves.drop_move_claim_at_source(move, domains)
-
-        self.moved(drop, "drop_move_claim_at_source", migration, owner)
+        self.granted(moves.drop_move_claim_at_source, owner, migration, domains)
 
     def drop_at_dest(self, migration: MigrationFacts, owner: str = GUEST) -> None:
-        self.moved(moves.drop_move_claim_at_dest, "drop_move_claim_at_dest", migration, owner)
+        self.granted(moves.drop_move_claim_at_dest, owner, migration)
 
     def drop(self, migration: MigrationFacts, owner: str = GUEST) -> None:
-        self.moved(moves.drop_move_claim, "drop_move_claim", migration, owner)
+        self.granted(moves.drop_move_claim, owner, migration)
 
     def settle(self, migration: MigrationFacts, outcome: Outcome, owner: str = GUEST) -> None:
-        self.moved(lambda move: moves.settle(move, outcome), "settle_move", migration, owner)
+        self.granted(moves.settle_move, owner, migration, outcome)
 
     def update(self, vm_state: str, task_state: str | None = None, owner: str = GUEST) -> None:
         update = InstanceUpdate(uuid=owner, vm_state=vm_state, task_state=task_state)
-        self.granted(lambda s, c, now: claims.update(s, update, c, now))
+        self.granted(claims.update_usage, update)
 
     def renew(self, claim: Claim) -> Claim:
-        return self.granted(lambda s, c, now: claims.renew(s, claim.uuid, c, now))[0]
+        return self.granted(claims.renew_claim, claim.uuid)[0]
 
-    def end(self, claim: Claim, verb: str = "release") -> None:
-        self.granted(lambda s, c, now: claims.end(s, claim.uuid, verb, c, now))
+    def release(self, claim: Claim) -> None:
+        self.granted(claims.release_claim, claim.uuid)
+
+    def abort(self, claim: Claim) -> None:
+        self.granted(claims.abort_instance_claim, claim.uuid)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -179,21 +179,10 @@ class Host:
         """The owner of each allocated unit, by the unit's name."""
         return {name: owner for (_, name), owner in self.state.units.items()}
 
-    def moved(
-        self,
-        rule: Callable[[MoveContext], Granted],
-        verb: str,
-        migration: MigrationFacts,
-        owner: str,
-    ) -> tuple[Claim, ...]:
-        return self.granted(
-            lambda s, c, now: rule(moves.move_context(s, owner, migration, verb, c, now))
-        )
-
-    def granted(self, rule: Rule) -> tuple[Claim, ...]:
+    def granted(self, rule: Rule[P], *args: P.args, **kwargs: P.kwargs) -> tuple[Claim, ...]:
         """Decide a call a second later, and fold its change."""
         self.now += timedelta(seconds=1)
-        decision = rule(self.state, call(), self.now)
+        decision = rule(self.state, call(), self.now, *args, **kwargs)
         assert isinstance(decision, Granted), str(decision)
         self.state = self.state.fold(decision.change)
         self.state.check()

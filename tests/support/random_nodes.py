@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.errors import RtAgentError
 from rtagent.lifecycle import attach
-from rtagent.lifecycle.moves import move_claim, move_context, start_move_out
+from rtagent.lifecycle.moves import move_claim, start_move_out
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILDING, Claim
@@ -290,7 +290,7 @@ def _claim_or_move(rng: random.Random, state: NodeState, owner: int, operation: 
         if state.claims_of(uid(owner)):
             state = _tried(state, move_claim, random_move(rng, owner), operation)
         else:
-            state = _tried(state, claims.build, random_build(rng, owner), operation)
+            state = _tried(state, claims.instance_claim, random_build(rng, owner), operation)
         if state is not before:
             break
     return state
@@ -304,7 +304,7 @@ def _domain_appears(rng: random.Random, state: NodeState, owner: int, operation:
 def _activate(rng: random.Random, state: NodeState, owner: int, operation: str) -> NodeState:
     for claim in state.claims_of(uid(owner)):
         if claim.state == BUILDING:
-            state = _tried(state, claims.activate, claim.uuid, operation)
+            state = _tried(state, claims.activate_claim, claim.uuid, operation)
     return state
 
 
@@ -314,11 +314,10 @@ def _attach_or_leave(rng: random.Random, state: NodeState, owner: int, operation
     if not mains:
         return state
     if rng.choice([False, True]):
-        return _tried(state, attach.claim_devices, attaching(mains[0], "any"), operation)
+        return _tried(state, attach.claim_pci_devices, attaching(mains[0], "any"), operation)
     facts = MigrationFacts(uuid=operation, migration_type="migration")
-    context = move_context(state, uid(owner), facts, "start_move_out", call(), NOON)
     try:
-        return state.fold(start_move_out(context).change)
+        return state.fold(start_move_out(state, call(), NOON, uid(owner), facts).change)
     except RtAgentError:
         return state
 
@@ -328,7 +327,7 @@ def _tried(
 ) -> NodeState:
     """The state after a rule, or the same state if the rule refuses."""
     try:
-        decision = rule(state, asked, call(operation_id=operation), NOON)
+        decision = rule(state, call(operation_id=operation), NOON, asked)
     except RtAgentError:
         return state
     return state.fold(decision.change) if isinstance(decision, Granted) else state

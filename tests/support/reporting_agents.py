@@ -47,14 +47,14 @@ class ReportingAgent:
 
     def claim(self, request: BuildRequest, operation_id: str | None = None) -> Claim | None:
         """Grant or refuse a claim."""
-        decision = claims.build(self.state, request, call(operation_id=operation_id), NOON)
+        decision = claims.instance_claim(self.state, call(operation_id=operation_id), NOON, request)
         if not isinstance(decision, Granted):
             return None
         self.state = self.state.fold(decision.change)
         return decision.claims[0]
 
     def release(self, claim_uuid: str) -> None:
-        decision = claims.end(self.state, claim_uuid, "release", call("release_claim"), NOON)
+        decision = claims.release_claim(self.state, call("release_claim"), NOON, claim_uuid)
         assert isinstance(decision, Granted)
         self.state = self.state.fold(decision.change)
         self._ended += (claim_uuid,)
@@ -142,5 +142,5 @@ def deliver(manager: HostManager, *messages: Message) -> None:
 def assumable(agent_state: NodeState, request: BuildRequest, operation_id: str | None = None):
     """Return the claim that a selection would assume on this state, or None if it does not fit."""
     asked = call(operation_id=operation_id or uid())
-    decision = claims.build(agent_state, request, asked, NOON)
+    decision = claims.instance_claim(agent_state, asked, NOON, request)
     return decision.claims[0] if isinstance(decision, Granted) else None

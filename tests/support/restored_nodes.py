@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, build_failed, instance_claim, renew_claim
 from rtagent.errors import RestoreNotFound, StoreRestored, StoreUnavailable
 from rtagent.identity.witness import FileWitness
 from rtagent.model.claim import BUILDING
@@ -61,16 +62,16 @@ class RestoredNode:
         if verb == "claim" and len(claims) < 8:
             claim(self.tracker)
         elif verb == "count":
-            self.tracker.build_failed(call("build_failed"))
+            self.tracker.execute(build_failed, call("build_failed"))
         elif verb == "restart":
             self.start()
         elif verb == "release" and chosen:
             release(self.tracker, chosen)
         elif verb == "activate" and chosen:
-            self.tracker.activate_claim(chosen, call("activate_claim"))
+            self.tracker.change(activate_claim, call("activate_claim"), chosen)
         elif verb == "renew" and chosen and self.state.claims[chosen].state == BUILDING:
             self.clock.advance(1)
-            self.tracker.renew_claim(chosen, call("renew_claim"))
+            self.tracker.change(renew_claim, call("renew_claim"), chosen)
 
     def marks(self) -> dict[str, bytes]:
         """What the state directory has."""
@@ -146,7 +147,7 @@ def check_restored(node: RestoredNode, before: NodeState, then: NodeState | None
     assert restore is not None and not tracker.stale
     assert states(node.state) == states(then)
     assert node.state.revision > before.revision and node.state.epoch > before.epoch
-    for create in (lambda: claim(tracker), lambda: tracker.test_claim(request())):
+    for create in (lambda: claim(tracker), lambda: tracker.test_claim(instance_claim, request())):
         with pytest.raises(StoreRestored, match="rtagent node accept-restore"):
             create()
     if restore.compared:

@@ -98,7 +98,7 @@ class Agent:
             agent_uuid=uid(), node_uuid=NODE.uuid, node=NODE.hypervisor_hostname
         )
         self.duplicates = Duplicates(
-            self.identity, NODE.host, self.clock, self.tracker.suspend_creation
+            self.identity, NODE.host, self.clock, self.tracker.creation.suspend
         )
         self.endpoint = Endpoint(
             self.tracker,

@@ -25,7 +25,7 @@ from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Authenticate, accept_unsigned
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of

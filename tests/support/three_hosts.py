@@ -11,6 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, update_usage
+from rtagent.lifecycle.moves import move_claim
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
@@ -29,6 +31,7 @@ from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
+from tests.support.trackers import submit
 
 PLAIN = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
 PINNED_2 = Flavor(vcpus=2, memory_mb=512, extra_specs=PINNED)
@@ -204,12 +207,12 @@ class Guests(ThreeHosts):
         """Claim resources for a build."""
         self.clock.advance(1)
         request = BuildRequest(instance=Instance(uuid=owner or uid(), flavor=flavor))
-        return self.trackers[host].instance_claim(request, call("instance_claim"))
+        return self.trackers[host].create(instance_claim, call("instance_claim"), request)
 
     def run(self, host: int, flavor: Flavor = PLAIN, owner: str | None = None) -> Claim:
         """Build a guest and start its domain."""
         claim = self.claim(host, flavor, owner)
-        claim = self.trackers[host].activate_claim(claim.uuid, call("activate_claim"))
+        claim = self.trackers[host].change(activate_claim, call("activate_claim"), claim.uuid)
         self.start_domain(host, claim)
         return claim
 
@@ -224,18 +227,18 @@ class Guests(ThreeHosts):
         instance = Instance(uuid=of.owner_id, flavor=flavor or of.flavor)
         build = BuildRequest(instance=instance)
         request = MoveRequest(build=build, old_flavor=of.flavor, migration=migration)
-        return self.trackers[host].moves.move_claim(request, call("resize_claim")), migration
+        return self.trackers[host].create(move_claim, call("resize_claim"), request), migration
 
     def move(self, host: int, verb: str, of: Claim, migration: MigrationFacts) -> Any:
         """Make a call of a move at that host, by its method's name."""
         self.clock.advance(1)
         more = (self.auditors[host].domains,) if verb == "drop_move_claim_at_source" else ()
-        return getattr(self.trackers[host].moves, verb)(of.owner_id, migration, call(verb), *more)
+        return submit(self.trackers[host], verb, call(verb), of.owner_id, migration, *more)
 
     def update(self, host: int, of: Claim, vm_state: str, task_state: str | None = None) -> None:
         """Report the instance's new state."""
         update = InstanceUpdate(uuid=of.owner_id, vm_state=vm_state, task_state=task_state)
-        self.trackers[host].update_usage(update, call("update_usage"))
+        self.trackers[host].execute(update_usage, call("update_usage"), update)
 
     # -- domains ----------------------------------------------------------------------------------
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from rtagent import claims
+from rtagent.claims import instance_claim, release_claim
 from rtagent.db.store import SqlStore
+from rtagent.lifecycle import moves
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.node import Node, NodeRecord, Writer
@@ -85,11 +88,28 @@ def claim(
     **fields: Any,
 ) -> Claim:
     """Claim resources for a build, by default of one that `builders.request` makes."""
-    return tracker.instance_claim(build or request(**fields), asked or call())
+    return tracker.create(instance_claim, asked or call(), build or request(**fields))
 
 
 def release(tracker: ResourceTracker, claim_uuid: str) -> None:
-    tracker.release_claim(claim_uuid, call("release_claim"))
+    tracker.execute(release_claim, call("release_claim"), claim_uuid)
+
+
+#: The calls that answer with a new claim, and with a changed one, by the names of their rules.
+CREATING = frozenset({"instance_claim", "move_claim"})
+CHANGING = frozenset(
+    {
+        *("activate_claim", "renew_claim"),
+        *("start_move_out", "finish_move", "finish_evacuation", "finish_revert"),
+    }
+)
+
+
+def submit(tracker: ResourceTracker, verb: str, asked: Call, *arguments: Any) -> Any:
+    """Make a call of a claim or of a move, by the name of its rule."""
+    rule = getattr(moves, verb, None) or getattr(claims, verb)
+    run = tracker.change if verb in CHANGING else tracker.execute
+    return (tracker.create if verb in CREATING else run)(rule, asked, *arguments)
 
 
 def stored_state(store: Any) -> NodeState:

@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, renew_claim
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.pci.allocations import device_allocations
@@ -96,7 +97,10 @@ def test_whatever_error_ends_an_audit_no_claim_is_created_until_one_is_good(audi
     world.between = raising(error)
     with pytest.raises(type(error)):
         auditor.run("periodic")
-    for create in (lambda: claim(auditor.tracker), lambda: auditor.tracker.test_claim(request())):
+    for create in (
+        lambda: claim(auditor.tracker),
+        lambda: auditor.tracker.test_claim(instance_claim, request()),
+    ):
         with pytest.raises(HypervisorUnavailable):
             create()
     world.between = lambda _: None
@@ -132,9 +136,10 @@ def test_no_claim_gets_a_device_while_devices_cannot_be_listed(store, world):
     world.unlisted = True
     auditor.run("periodic")
     device = {"extra_specs": {"pci_passthrough:alias": "gpu:1"}}
-    for create in (tracker.test_claim, lambda build: claim(tracker, build)):
-        with pytest.raises(HypervisorUnavailable, match="could not list the host's devices"):
-            create(request(**device))
+    with pytest.raises(HypervisorUnavailable, match="could not list the host's devices"):
+        tracker.test_claim(instance_claim, request(**device))
+    with pytest.raises(HypervisorUnavailable, match="could not list the host's devices"):
+        claim(tracker, **device)
     assert claim(tracker)
     world.unlisted = False
     auditor.run("periodic")
@@ -192,22 +197,22 @@ def test_audit_that_writes_nothing_neither_begins_nor_ends_that_claims_are_creat
     world.incomplete, world.unlisted = False, False
     world.start_domain(uid(2), 1, 512)
     audit_without_a_store()
-    assert auditor.tracker.unlisted
+    assert auditor.tracker.creation.unlisted
     with pytest.raises(HypervisorUnavailable):
         claim(auditor.tracker)
     auditor.run("periodic")
-    assert claim(auditor.tracker) and not auditor.tracker.unlisted
+    assert claim(auditor.tracker) and not auditor.tracker.creation.unlisted
 
 
 def test_claim_that_is_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
     auditor.run("start")
     tracker = auditor.tracker
     held = claim(tracker)
-    tracker.activate_claim(held.uuid, call("activate_claim"))
+    tracker.change(activate_claim, call("activate_claim"), held.uuid)
 
     def touched(step):
         if step == "finish":
-            tracker.renew_claim(held.uuid, call("renew_claim"))
+            tracker.change(renew_claim, call("renew_claim"), held.uuid)
 
     world.between = touched
     summary = auditor.run("periodic")

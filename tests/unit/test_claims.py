@@ -13,14 +13,14 @@ from tests.support.hosts import NOON, call, host, request, uid
 
 
 def built(state, build, asked=None):
-    granted = claims.build(state, build, asked or call(), NOON)
+    granted = claims.instance_claim(state, asked or call(), NOON, build)
     assert isinstance(granted, Granted)
     return state.fold(granted.change), granted.claims[0]
 
 
 def updated(state, owner, vm_state):
     facts = InstanceUpdate(uuid=owner, vm_state=vm_state)
-    return state.fold(claims.update(state, facts, call("update_usage"), NOON).change)
+    return state.fold(claims.update_usage(state, call("update_usage"), NOON, facts).change)
 
 
 def test_build_makes_a_leased_building_claim():
@@ -40,51 +40,54 @@ def test_root_disk_of_a_volume_backed_instance_uses_no_host_disk():
 
 def test_build_is_refused_on_a_host_that_was_never_observed():
     with pytest.raises(NodeNotReady):
-        claims.build(host(None), request(), call(), NOON)
+        claims.instance_claim(host(None), call(), NOON, request())
 
 
 def test_second_build_of_an_owner_is_a_conflict():
     state, claim = built(host(), request(owner=uid(7)))
     with pytest.raises(ClaimConflict, match=claim.uuid):
-        claims.build(state, request(owner=uid(7)), call(), NOON)
+        claims.instance_claim(state, call(), NOON, request(owner=uid(7)))
 
 
 def test_uuid_of_a_live_claim_is_not_given_to_another_instance():
     state, claim = built(host(), request())
     with pytest.raises(ClaimConflict, match="another instance's"):
-        claims.build(state, request(), call(operation_id=claim.uuid), NOON)
+        claims.instance_claim(state, call(operation_id=claim.uuid), NOON, request())
 
 
-@pytest.mark.parametrize("verb", ["activate", "renew"])
-def test_unknown_claim_is_not_found(verb):
+@pytest.mark.parametrize("rule", [claims.activate_claim, claims.renew_claim])
+def test_unknown_claim_is_not_found(rule):
     with pytest.raises(ClaimNotFound):
-        getattr(claims, verb)(host(), uid(), call(verb), NOON)
+        rule(host(), call(), NOON, uid())
 
 
 def test_activation_ends_the_lease_and_can_be_repeated():
     state, claim = built(host(), request())
-    first = claims.activate(state, claim.uuid, call("activate_claim"), NOON)
+    first = claims.activate_claim(state, call("activate_claim"), NOON, claim.uuid)
     assert (first.claims[0].state, first.claims[0].expires_at) == (ACTIVE, None)
     state = state.fold(first.change)
-    again = claims.activate(state, claim.uuid, call("activate_claim"), NOON)
+    again = claims.activate_claim(state, call("activate_claim"), NOON, claim.uuid)
     assert again.claims[0].state == ACTIVE
 
 
 def test_renewal_begins_a_new_lease_of_a_building_claim_only():
     state, claim = built(host(), request())
     later = NOON + timedelta(seconds=100)
-    renewed = claims.renew(state, claim.uuid, call("renew_claim"), later)
+    renewed = claims.renew_claim(state, call("renew_claim"), later, claim.uuid)
     assert renewed.claims[0].expires_at == later + timedelta(seconds=300)
-    active = claims.activate(state, claim.uuid, call("activate_claim"), NOON)
+    active = claims.activate_claim(state, call("activate_claim"), NOON, claim.uuid)
     state = state.fold(active.change)
-    assert claims.renew(state, claim.uuid, call("renew_claim"), later).claims[0].expires_at is None
+    assert (
+        claims.renew_claim(state, call("renew_claim"), later, claim.uuid).claims[0].expires_at
+        is None
+    )
 
 
-@pytest.mark.parametrize("verb", ["abort", "release"])
-def test_ending_a_claim_frees_everything_that_it_held(verb):
+@pytest.mark.parametrize("rule", [claims.abort_instance_claim, claims.release_claim])
+def test_ending_a_claim_frees_everything_that_it_held(rule):
     empty = host()
     state, claim = built(empty, request(3, 300, 3))
-    ended = claims.end(state, claim.uuid, verb, call(verb), NOON)
+    ended = rule(state, call(), NOON, claim.uuid)
     after = state.fold(ended.change)
     assert ended.claims[0].state == RELEASED
     assert (after.usage, after.claims, after.counters) == (
@@ -97,13 +100,13 @@ def test_ending_a_claim_frees_everything_that_it_held(verb):
 
 def test_end_of_an_unknown_claim_is_recorded_so_that_its_creation_is_refused():
     unknown = uid()
-    ended = claims.end(host(), unknown, "abort", call("abort_instance_claim"), NOON)
+    ended = claims.abort_instance_claim(host(), call("abort_instance_claim"), NOON, unknown)
     assert [op.operation_id for op in ended.change.operations if op.ended] == [unknown]
 
 
 def test_granted_call_records_its_operation_and_an_event_for_each_claim():
     asked = call()
-    granted = claims.build(host(), request(), asked, NOON)
+    granted = claims.instance_claim(host(), asked, NOON, request())
     (operation,) = granted.change.operations
     assert (operation.operation_id, operation.claim_uuid) == (
         asked.operation_id,
@@ -137,20 +140,20 @@ def test_update_of_an_unknown_instance_changes_no_claim():
 def test_failed_builds_are_counted_until_one_succeeds():
     state = host()
     for expected in (1, 2):
-        state = state.fold(claims.count_build(state, False, call("build_failed"), NOON).change)
+        state = state.fold(claims.build_failed(state, call("build_failed"), NOON).change)
         assert state.failed_builds == expected
-    state = state.fold(claims.count_build(state, True, call("build_succeeded"), NOON).change)
+    state = state.fold(claims.build_succeeded(state, call("build_succeeded"), NOON).change)
     assert state.failed_builds == 0
 
 
 def test_refusal_names_every_reason_nearest_miss_first():
-    refused = claims.build(host(), request(9, 16385, 300), call(), NOON)
+    refused = claims.instance_claim(host(), call(), NOON, request(9, 16385, 300))
     assert isinstance(refused, Refused)
     assert [r.resource for r in refused.reasons] == ["MEMORY_MB", "VCPU", "DISK_GB"]
 
 
 def test_active_build_has_no_lease():
-    granted = claims.build(host(), request(), call(), NOON, active=True)
+    granted = claims.instance_claim(host(), call(), NOON, request(), active=True)
     (claim,) = granted.claims
     assert (claim.state, claim.expires_at) == (ACTIVE, None)
     host().fold(granted.change).check()

@@ -8,6 +8,7 @@ import pytest
 from oslo_config import cfg
 
 import rtagent.embedded
+from rtagent.claims import instance_claim
 from rtagent.conf import load, settings
 from rtagent.embedded import open_node
 from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, WriterFenced
@@ -58,7 +59,7 @@ def test_example_of_the_docstring_works(make_settings, hypervisor):
 
     result = runner.run(example)
 
-    assert (result.failed, result.attempted) == (0, 2)
+    assert (result.failed, result.attempted) == (0, 3)
 
 
 def test_every_example_of_the_module_is_run_by_the_test_above():
@@ -82,7 +83,7 @@ def test_claims_survive_the_end_of_the_program(make_settings, hypervisor):
     store = MemoryStore()
     with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
         node.auditor.run("start")
-        claim = node.tracker.instance_claim(request(), call())
+        claim = node.tracker.create(instance_claim, call(), request())
 
     with open_node(make_settings(), hypervisor, store, ManualClock()) as again:
         assert dict(again.state.claims) == {claim.uuid: claim}
@@ -154,9 +155,9 @@ def test_claims_are_refused_before_the_first_audit_of_each_program(make_settings
     for _ in range(2):  # the store of the second one has the host's capacity
         with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
             with pytest.raises(NodeNotReady):
-                node.tracker.instance_claim(request(), call())
+                node.tracker.create(instance_claim, call(), request())
             node.auditor.run("start")
-            assert node.tracker.instance_claim(request(), call())
+            assert node.tracker.create(instance_claim, call(), request())
 
 
 def test_given_identity_needs_no_files(make_settings, hypervisor, tmp_path):

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rtagent.claims import activate_claim, instance_claim
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted, Refused
@@ -15,8 +16,8 @@ from tests.support.trackers import claim, release, tracker_on
 def test_test_claim_gives_the_answer_of_a_claim_and_changes_nothing():
     tracker = tracker_on(MemoryStore())
     before = tracker.snapshot()
-    assert isinstance(tracker.test_claim(request(8)), Granted)
-    assert isinstance(tracker.test_claim(request(9)), Refused)
+    assert isinstance(tracker.test_claim(instance_claim, request(8)), Granted)
+    assert isinstance(tracker.test_claim(instance_claim, request(9)), Refused)
     assert tracker.snapshot() is before
 
 
@@ -52,7 +53,7 @@ def test_concurrent_callers_are_never_granted_more_than_the_host_has():
         except ComputeResourcesUnavailable:
             return 0
         assert tracker.snapshot().usage.vcpus <= 8
-        tracker.activate_claim(made.uuid, call("activate_claim"))
+        tracker.change(activate_claim, call("activate_claim"), made.uuid)
         release(tracker, made.uuid)
         return 1
 
@@ -71,8 +72,8 @@ def test_repr_shows_the_state_and_whether_claims_are_granted():
 def test_claim_is_made_and_activated_in_one_call():
     tracker, asked, same = tracker_on(MemoryStore()), request(), call()
     before = tracker.snapshot().revision
-    made = tracker.instance_claim(asked, same, active=True)
+    made = tracker.create(instance_claim, same, asked, active=True)
     assert (made.state, made.expires_at) == (ACTIVE, None)
     assert tracker.snapshot().revision == before + 1
-    assert tracker.instance_claim(asked, same, active=True) == made
+    assert tracker.create(instance_claim, same, asked, active=True) == made
     assert not tracker.lapsed()

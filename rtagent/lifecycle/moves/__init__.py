@@ -6,13 +6,13 @@ and changes nothing; a call that comes after the move has ended the other way is
 """
 
 from rtagent.lifecycle.moves.context import MoveContext, move_context
-from rtagent.lifecycle.moves.destination import finish_move, move_claim
+from rtagent.lifecycle.moves.destination import finish_evacuation, finish_move, move_claim
 from rtagent.lifecycle.moves.finish import (
     drop_move_claim,
     drop_move_claim_at_dest,
     drop_move_claim_at_source,
 )
-from rtagent.lifecycle.moves.outcome import Outcome, settle
+from rtagent.lifecycle.moves.outcome import Outcome, settle_move
 from rtagent.lifecycle.moves.records import ended, purge
 from rtagent.lifecycle.moves.source import finish_revert, start_move_out
 
@@ -23,11 +23,12 @@ __all__ = [
     "drop_move_claim_at_dest",
     "drop_move_claim_at_source",
     "ended",
+    "finish_evacuation",
     "finish_move",
     "finish_revert",
     "move_claim",
     "move_context",
     "purge",
-    "settle",
+    "settle_move",
     "start_move_out",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 from msgspec.structs import replace
 
@@ -152,6 +155,34 @@ def move_context(
         source=_source(state, owner_id, facts, record),
         dest=dest,
     )
+
+
+P = ParamSpec("P")
+
+
+def move_rule(
+    decide: Callable[Concatenate[MoveContext, P], Granted],
+) -> Callable[Concatenate[NodeState, Call, datetime, str, MigrationFacts, P], Granted]:
+    """Make the `Rule` of a call about a move, which names the instance and describes the move.
+
+    :param decide: its name is the verb of the transition.
+    """
+
+    @wraps(decide)
+    def rule(
+        state: NodeState,
+        call: Call,
+        now: datetime,
+        owner_id: str,
+        facts: MigrationFacts,
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Granted:
+        move = move_context(state, owner_id, facts, decide.__name__, call, now)
+        return decide(move, *args, **kwargs)
+
+    return rule
 
 
 def _source(

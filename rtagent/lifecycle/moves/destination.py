@@ -7,10 +7,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.allocation import requirements
-from rtagent.allocation.allocate import allocate
-from rtagent.allocation.shares import shares_of
 from rtagent.errors import ClaimConflict
-from rtagent.lifecycle.moves.context import MoveContext, move_context
+from rtagent.lifecycle.moves.context import MoveContext, move_context, move_rule
+from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.model.change import Call
 from rtagent.model.claim import (
     BUILDING,
@@ -30,13 +29,12 @@ from rtagent.model.migration import (
     MigrationFacts,
 )
 from rtagent.model.move import MoveRequest
-from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.pci.fit import addresses_by_purpose
 
 
-def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime) -> Decision:
+def move_claim(state: NodeState, call: Call, now: datetime, request: MoveRequest) -> Decision:
     """Claim resources for a guest that is to arrive: a claim in state `incoming`, leased, and the
     destination's record of the move. What the owner has here already is reused first.
 
@@ -50,30 +48,34 @@ def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime
     move = move_context(state, owner_id, facts, call.method, call, now)
     _check_no_conflict(move)
     required = requirements.from_move(request, state.policy)
-    shares = shares_of(state, request.build, required, request.kind)
-    allocated = allocate(state, owner_id, required, shares)
-    if isinstance(allocated, Refused):
-        return allocated
+    claim = fitted_claim(state, call, now, request.build, required, kind=request.kind)
+    if isinstance(claim, Refused):
+        return claim
     claim = replace(
-        new_claim(state, request.build, call, now, required.usage),
+        claim,
         state=INCOMING,
-        kind=request.kind,
         migration_uuid=facts.uuid,
-        numa_topology=allocated.numa_topology,
-        pci=allocated.pci,
-        pci_replaced=_replacements(request, state.claims_of(owner_id), allocated.pci),
-        resources=allocated.resources,
-        quantities=allocated.quantities,
-        mem_encryption=allocated.mem_encryption,
+        pci_replaced=_replacements(request, state.claims_of(owner_id), claim.pci),
     )
     return created(call, claim, now, _record(move, request, claim))
 
 
+@move_rule
 def finish_move(move: MoveContext) -> Granted:
-    """Activate the claim of a guest that has arrived: ``finish_move`` or ``finish_evacuation``.
+    """Activate the claim of a guest that has arrived.
 
     :raises ClaimNotFound: ClaimExpired: IllegalTransition:
     """
+    return _arrived(move)
+
+
+@move_rule
+def finish_evacuation(move: MoveContext) -> Granted:
+    """The same, of a guest whose host is lost."""
+    return _arrived(move)
+
+
+def _arrived(move: MoveContext) -> Granted:
     before = move.dest
     if before is None:
         raise move.no_dest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtagent.lifecycle.consequences import unchanged
-from rtagent.lifecycle.moves.context import MoveContext
+from rtagent.lifecycle.moves.context import MoveContext, move_rule
 from rtagent.lifecycle.transitions import illegal
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Event
@@ -60,6 +60,7 @@ def claimed_usage(claim: Claim) -> DomainUsage:
     )
 
 
+@move_rule
 def drop_move_claim_at_source(move: MoveContext, domains: ObservedDomains) -> Granted:
     """Confirm: release what is held here for a guest that is elsewhere for good.
 
@@ -86,6 +87,7 @@ def drop_move_claim_at_source(move: MoveContext, domains: ObservedDomains) -> Gr
     return move.granted(record, move.event(before), domain_usages=remaining)
 
 
+@move_rule
 def drop_move_claim_at_dest(move: MoveContext) -> Granted:
     """Revert: release what is held here for a guest that goes back.
 
@@ -99,6 +101,7 @@ def drop_move_claim_at_dest(move: MoveContext) -> Granted:
     return move.granted(move.record_with(REVERTED, DEST, None), *events)
 
 
+@move_rule
 def drop_move_claim(move: MoveContext) -> Granted:
     """End a move that has failed: release the destination's claim, activate the source's.
 

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from rtagent.lifecycle.consequences import unchanged
-from rtagent.lifecycle.moves.context import MoveContext
+from rtagent.lifecycle.moves.context import MoveContext, move_rule
 from rtagent.model.change import Event
 from rtagent.model.claim import ACTIVE, EVACUATION, INCOMING, OUTGOING
 from rtagent.model.decision import Granted
@@ -34,8 +34,11 @@ from rtagent.model.migration import (
 Outcome = Literal["arrived", "confirmed", "reverted", "failed"]
 
 
-def settle(move: MoveContext, outcome: Outcome) -> Granted:
-    """Bring the claims of a move on this node to the state that its outcome calls for.
+@move_rule
+def settle_move(move: MoveContext, outcome: Outcome) -> Granted:
+    """Bring the claims of a move on this node to the state that its outcome calls for, whatever
+    steps of it were reported. The facts name the nodes of the move, so that a claim which the guest
+    has at its destination is not taken for the one that it leaves.
 
     A move without a claim here is recorded, so that a later call of it cannot contradict the
     outcome. A claim is of the source only if the guest leaves this node.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtagent.lifecycle.consequences import unchanged
-from rtagent.lifecycle.moves.context import MoveContext
+from rtagent.lifecycle.moves.context import MoveContext, move_rule
 from rtagent.model.decision import Granted
 from rtagent.model.migration import (
     ENDED,
@@ -19,6 +19,7 @@ from rtagent.model.migration import (
 PENDING = frozenset({*INITIAL_STATUS.values(), "accepted", "queued"})
 
 
+@move_rule
 def start_move_out(move: MoveContext) -> Granted:
     """Hold the claim of a guest that is about to leave, for its return.
 
@@ -38,6 +39,7 @@ def start_move_out(move: MoveContext) -> Granted:
     return move.granted(move.record_with(status, SOURCE, before), left)
 
 
+@move_rule
 def finish_revert(move: MoveContext) -> Granted:
     """Activate the claim of a guest that is back, or about to be started here again.
 

@@ -10,8 +10,8 @@ from rtagent.errors import InvalidRequest
 from rtagent.rpc.broker.names import fanout_exchange
 from rtagent.rpc.broker.permissions import (
     AGENT_USER,
-    Access,
     Names,
+    UserPermissions,
     agent_access,
     conductor_access,
     literal,
@@ -89,12 +89,12 @@ def _error(path: str, value: str, rule: str) -> dict[str, str]:
     return {"path": path, "message": f"{value!r} {rule}"}
 
 
-def _user(access: Access) -> dict[str, Any]:
+def _user(access: UserPermissions) -> dict[str, Any]:
     # RabbitMQ accepts no password if there is no hash.
     return {"name": access.user, "password_hash": "", "tags": [], "limits": {}}
 
 
-def _permissions(access: Access, vhost: str) -> dict[str, str]:
+def _permissions(access: UserPermissions, vhost: str) -> dict[str, str]:
     return {
         "user": access.user,
         "vhost": vhost,
@@ -104,7 +104,7 @@ def _permissions(access: Access, vhost: str) -> dict[str, str]:
     }
 
 
-def _topic_permissions(access: Access, vhost: str, names: Names) -> dict[str, str]:
+def _topic_permissions(access: UserPermissions, vhost: str, names: Names) -> dict[str, str]:
     return {
         "user": access.user,
         "vhost": vhost,

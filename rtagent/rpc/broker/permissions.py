@@ -34,7 +34,7 @@ class Names(Value, frozen=True, kw_only=True):
     notifications: Sequence[str] = ("notifications.info",)
 
 
-class Access(Value, frozen=True, kw_only=True):
+class UserPermissions(Value, frozen=True, kw_only=True):
     """The permissions of a user: regular expressions of names.
 
     :ivar configure: what it may declare and delete. :ivar write: the exchanges to which it may
@@ -52,7 +52,7 @@ class Access(Value, frozen=True, kw_only=True):
     receive: Sequence[str] = ()
 
 
-def access_of(user: str, host: str, names: Names) -> Access:
+def access_of(user: str, host: str, names: Names) -> UserPermissions:
     """Return the permissions that a user needs: those of its name, or of the agent of a host."""
     roles = {
         CONDUCTOR: conductor_access,
@@ -62,7 +62,7 @@ def access_of(user: str, host: str, names: Names) -> Access:
     return roles[user](names) if user in roles else agent_access(host, names, user)
 
 
-def agent_access(host: str, names: Names, user: str | None = None) -> Access:
+def agent_access(host: str, names: Names, user: str | None = None) -> UserPermissions:
     """Return the permissions of the agent of a host. :param user: if not that of the recipe.
 
     It sends to itself, because it probes whether calls reach it, and asks who has the lock of its
@@ -73,7 +73,7 @@ def agent_access(host: str, names: Names, user: str | None = None) -> Access:
     bound = (server, f"{AGENT}_fanout_{RANDOM}", lock)
     own = (*bound, _replies(user))
     exchange = literal(names.exchange)
-    return Access(
+    return UserPermissions(
         user=user,
         configure=own,
         write=(exchange, literal(DEFAULT_EXCHANGE), fanout_exchange(SCHEDULER), *bound),
@@ -83,7 +83,7 @@ def agent_access(host: str, names: Names, user: str | None = None) -> Access:
     )
 
 
-def scheduler_access(names: Names) -> Access:
+def scheduler_access(names: Names) -> UserPermissions:
     """Return the permissions of the schedulers, which share a queue, and so a user.
 
     They cast to each agent, to all agents and to all schedulers.
@@ -92,7 +92,7 @@ def scheduler_access(names: Names) -> Access:
     bound = (SCHEDULER, rf"{SCHEDULER}\..+", f"{SCHEDULER}_fanout_{RANDOM}")
     own = (*bound, _replies(SCHEDULERS))
     fanouts = (fanout_exchange(SCHEDULER), fanout_exchange(AGENT))
-    return Access(
+    return UserPermissions(
         user=SCHEDULERS,
         configure=own,
         write=(exchange, literal(DEFAULT_EXCHANGE), *fanouts, *bound),
@@ -102,12 +102,12 @@ def scheduler_access(names: Names) -> Access:
     )
 
 
-def conductor_access(names: Names) -> Access:
+def conductor_access(names: Names) -> UserPermissions:
     """Return the permissions of conductors: they call agents and schedulers, and read replies."""
     return _caller(CONDUCTOR, names)
 
 
-def operator_access(names: Names) -> Access:
+def operator_access(names: Names) -> UserPermissions:
     """Return the permissions of operators: those of conductors, and to consume events."""
     events, exchange = tuple(map(literal, names.notifications)), literal(names.exchange)
     caller = _caller(OPERATOR, names)
@@ -120,8 +120,8 @@ def operator_access(names: Names) -> Access:
     )
 
 
-def _caller(user: str, names: Names) -> Access:
-    return Access(
+def _caller(user: str, names: Names) -> UserPermissions:
+    return UserPermissions(
         user=user,
         configure=(_replies(user),),
         write=(literal(names.exchange),),

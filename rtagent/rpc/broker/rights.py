@@ -15,7 +15,7 @@ import amqp
 from rtagent.model.base import Value
 from rtagent.rpc.broker.connection import Broker
 from rtagent.rpc.broker.names import DEFAULT_EXCHANGE, fanout_exchange, reply_prefix
-from rtagent.rpc.broker.permissions import Access, Names
+from rtagent.rpc.broker.permissions import Names, UserPermissions
 from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: Returns after the broker has permitted something. :raises AccessRefused: it has not.
@@ -41,7 +41,7 @@ class Rights(Value, frozen=True, kw_only=True):
     lacking: Sequence[str]
 
 
-def rights_of(broker: Broker, access: Access, names: Names) -> Rights:
+def rights_of(broker: Broker, access: UserPermissions, names: Names) -> Rights:
     """Try what a user may do. :raises AMQPError: OSError: the broker cannot be used."""
     connection = broker.connect("rtagent doctor")
     try:
@@ -67,7 +67,7 @@ def _permits(connection: amqp.Connection, probe: Probe) -> bool:
     return True
 
 
-def _probes(access: Access, names: Names) -> Sequence[Probe]:
+def _probes(access: UserPermissions, names: Names) -> Sequence[Probe]:
     mark = uuid.uuid4().hex  # part of names that do not exist
     agent, scheduler = f"{AGENT}.{mark}", f"{SCHEDULER}.{mark}"
     own, other = reply_prefix(access.user) + mark, reply_prefix(mark) + mark

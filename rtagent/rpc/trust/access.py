@@ -1,32 +1,106 @@
-"""Access: admits the calls of proved and of other callers, within bounds, and records refusals."""
+"""Caller: who makes a call, and what the caller may do. Access: admits the calls of proved and of
+other callers, within bounds, and records refusals.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from oslo_context.context import RequestContext
 
-from rtagent.conf.rpc import Rpc
+from rtagent.conf.rpc import ROLES, UNSIGNED, Rpc
 from rtagent.errors import RequestError, RtAgentError, TooManyRequests
+from rtagent.model.base import Value
 from rtagent.model.printable import printable
 from rtagent.ports import ACCESS_LOG, Clock, Reporter
 from rtagent.rpc.context import actor, reply_queue, request_id
 from rtagent.rpc.errors import NotAuthorized, SignatureInvalid
 from rtagent.rpc.method import Method
-from rtagent.rpc.roles import ANY, OPERATOR
-from rtagent.rpc.trust.caller import Authorize, Caller, authorize_by_role
+from rtagent.rpc.roles import ANY, ENOUGH, OPERATOR
 
 #: The number of callers that are remembered. More are served: the one that was idle for longest is
 #: forgotten.
 MAX_CALLERS = 1000
 
+#: The beginning of the name of a proved caller in records and events.
+_PROVED = "key:"
+#: The beginning of a user's name that looks like the name of a proved caller.
+_UNPROVED = "user:"
+#: The role in contexts of OpenStack that may do everything, and its name here.
+_ADMIN, _OPERATOR = "admin", "operator"
+#: The roles of OpenStack to which Keystone adds its role ``reader``. A caller with one of them is
+#: more than a reader.
+_IMPLY_READER, _READER = frozenset({"member", "manager"}), "reader"
+
 #: Reasons of refusals, which are also labels of a metric.
 CALLS, RATE = "calls", "rate"
+
+
+class Caller(Value, frozen=True, kw_only=True):
+    """The caller of one call.
+
+    :ivar name: of the key; without a proof, the user id of the context, which may be "".
+    :ivar roles: see `rtagent.rpc.roles`.
+    :ivar proved: whether a signature proves name and roles.
+    :ivar host: the host whose agent this is; None: any, or not an agent.
+    """
+
+    name: str
+    roles: frozenset[str]
+    proved: bool = False
+    host: str | None = None
+
+    @property
+    def actor(self) -> str:
+        """The name in records and events. Only that of a proved caller begins with ``key:``."""
+        if self.proved:
+            return f"{_PROVED}{self.name}"
+        return f"{_UNPROVED}{self.name}" if self.name.startswith(_PROVED) else self.name
+
+
+#: Return the caller of a call, from its context, the name of its method and its arguments; or raise
+#: a `RequestError`.
+Authenticate = Callable[[RequestContext, str, Mapping[str, Any]], Caller]
+
+
+def accept_unsigned(context: RequestContext, method: str, document: Mapping[str, Any]) -> Caller:
+    """The `Authenticate` that knows no signatures."""
+    return unsigned_caller(context, UNSIGNED)
+
+
+def unsigned_caller(context: RequestContext, default_roles: Iterable[str]) -> Caller:
+    """Return the caller of a call without a signature: who the context says.
+
+    :param default_roles: those of a context that says no role of ours.
+    """
+    # A context has no schema.
+    stated = set(context.roles) if isinstance(context.roles, list) else set()
+    if _ADMIN in stated:
+        stated.add(_OPERATOR)
+    if stated & _IMPLY_READER:
+        stated.discard(_READER)
+    return Caller(name=actor(context), roles=frozenset(stated & set(ROLES) or default_roles))
+
+
+#: Raises `NotAuthorized` if a caller may not call a method.
+Authorize = Callable[[Caller, Method], None]
+
+
+def authorize_by_role(caller: Caller, method: Method) -> None:
+    """:raises NotAuthorized: none of the caller's roles is enough."""
+    if caller.roles.isdisjoint(ENOUGH[method.role]):
+        raise not_authorized(caller, method, method.role)
+
+
+def not_authorized(caller: Caller, method: Method, role: str) -> NotAuthorized:
+    """Return the error for a caller that lacks a role."""
+    roles = ", ".join(sorted(caller.roles))
+    return NotAuthorized(method=method.name, role=role, caller=caller.actor, roles=roles)
 
 
 class _Account:

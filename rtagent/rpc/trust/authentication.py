@@ -13,7 +13,7 @@ from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import Proof
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.method import Method
-from rtagent.rpc.trust.caller import Caller, unsigned_caller
+from rtagent.rpc.trust.access import Caller, unsigned_caller
 from rtagent.rpc.trust.keys import is_name, read_ring
 from rtagent.rpc.trust.replays import Replays, served_once
 from rtagent.rpc.trust.token import CallClaims, arguments_digest, key_name, proved

@@ -23,7 +23,7 @@ from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.method import Method
-from rtagent.rpc.trust.caller import Caller, not_authorized
+from rtagent.rpc.trust.access import Caller, not_authorized
 from rtagent.rpc.trust.keys import read_file
 
 GROUP = "oslo_policy"
@@ -182,7 +182,7 @@ INTERVAL = 1.0
 MAX_DECISIONS = 4096
 
 
-class Policy:
+class AccessPolicy:
     """Thread-safe. Changed policy files take effect within seconds, also without SIGHUP. If one is
     wrong, the rules stay as they are.
     """

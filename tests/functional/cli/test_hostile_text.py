@@ -25,6 +25,7 @@ from oslo_config import cfg
 from rtagent.api.address import UnixAddress
 from rtagent.api.event_tail import tail_of
 from rtagent.api.server import ReadAPI
+from rtagent.claims import instance_claim
 from rtagent.cmd.base import Action, List
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.rtagent import GROUP, Shell
@@ -270,8 +271,8 @@ def _events() -> list[RecordedEvents]:
 def _serve_calls(conf: cfg.ConfigOpts, stack: ExitStack) -> None:
     agent, scheduler = Agent(), SchedulerRpc()
     for operation_id in (BUILDING, LEASED):
-        agent.tracker.instance_claim(
-            request(), replace(call("instance_claim"), operation_id=operation_id)
+        agent.tracker.create(
+            instance_claim, replace(call("instance_claim"), operation_id=operation_id), request()
         )
     scheduler.aggregates.create("racks", {}, uid())
     scheduler.aggregates.add_host("racks", "cn1")

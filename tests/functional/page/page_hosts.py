@@ -17,6 +17,7 @@ from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.api.server import ReadAPI
 from rtagent.audit import AuditEnded
 from rtagent.bus import CallRefused, StatePublished
+from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.conf import load
 from rtagent.conf.settings import read
 from rtagent.embedded import SystemClock, open_node
@@ -180,7 +181,7 @@ class PageHost:
                 name="m1", vcpus=vcpus, memory_mb=memory_mb, root_gb=2, extra_specs=extra
             ),
         )
-        return self.node.tracker.instance_claim(BuildRequest(instance=instance), call())
+        return self.node.tracker.create(instance_claim, call(), BuildRequest(instance=instance))
 
     def pinned(self, name: str, vcpus: int = 2, memory_mb: int = 1024, **specs: str) -> Claim:
         """Claim dedicated CPUs."""
@@ -188,7 +189,7 @@ class PageHost:
 
     def run(self, claim: Claim) -> Claim:
         """Start the domain of a claim, and activate the claim."""
-        claim = self.node.tracker.activate_claim(claim.uuid, call("activate_claim"))
+        claim = self.node.tracker.change(activate_claim, call("activate_claim"), claim.uuid)
         plain = domain_xml(
             claim.owner_id, vcpus=claim.flavor.vcpus, memory_mb=claim.flavor.memory_mb
         )
@@ -202,7 +203,7 @@ class PageHost:
             world.add_domain(domain_xml(uid(), vcpus=vcpus, memory_mb=memory_mb, name=name))
 
     def release(self, claim: Claim) -> None:
-        self.node.tracker.release_claim(claim.uuid, call("release_claim"))
+        self.node.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
     def _settings(self) -> Any:
         cpus = self._machine.sockets * self._machine.cores * self._machine.threads

@@ -141,7 +141,7 @@ def test_every_candidate_is_granted_from_its_own_providers(scheduler):
     for candidate in candidates:
         asked = scheduler.request(candidate, uid())
         _, claim = after(
-            scheduler.node.state, claims.build(scheduler.node.state, asked, call(), NOON)
+            scheduler.node.state, claims.instance_claim(scheduler.node.state, call(), NOON, asked)
         )
         assert Counter(units(claim)) == expected(candidate["allocations"])
 
@@ -153,13 +153,13 @@ def test_guests_get_what_is_allocated_to_them_until_neither_has_more(scheduler):
         scheduler.allocate(chosen, owner)
         whole = {"allocations": scheduler.allocated(owner), "mappings": chosen["mappings"]}
         state = scheduler.node.state
-        decision = claims.build(state, scheduler.request(whole, owner), call(), NOON)
+        decision = claims.instance_claim(state, call(), NOON, scheduler.request(whole, owner))
         scheduler.node.state, claim = after(state, decision)
         assert Counter(units(claim)) == expected(whole["allocations"])
         owners.append(owner)
     assert len(owners) == 2  # four virtual functions
     full = replace(scheduler.request(whole, uid()), allocations=None, provider_mapping={})
-    assert isinstance(claims.build(scheduler.node.state, full, call(), NOON), Refused)
+    assert isinstance(claims.instance_claim(scheduler.node.state, call(), NOON, full), Refused)
 
 
 def test_allocation_of_another_request_is_a_mismatch(scheduler):
@@ -167,4 +167,4 @@ def test_allocation_of_another_request_is_a_mismatch(scheduler):
     asked = scheduler.request(candidate, uid())
     bigger = replace(asked.instance, flavor=replace(asked.instance.flavor, memory_mb=128))
     with pytest.raises(AllocationMismatch, match=r"MEMORY_MB .*: 64 allocated, 128 needed"):
-        claims.build(scheduler.node.state, replace(asked, instance=bigger), call(), NOON)
+        claims.instance_claim(scheduler.node.state, call(), NOON, replace(asked, instance=bigger))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from rtagent.audit import Auditor
+from rtagent.claims import instance_claim, release_claim
 from rtagent.embedded import SystemClock
 from rtagent.model.observation import Domain
 from rtagent.placement import tree
@@ -38,8 +39,8 @@ class Agent:
     def claims(self, number: int) -> None:
         """Grant and release so many claims. A refusal raises."""
         for _ in range(number):
-            claim = self.tracker.instance_claim(request(1, 64), call())
-            self.tracker.release_claim(claim.uuid, call("release_claim"))
+            claim = self.tracker.create(instance_claim, call(), request(1, 64))
+            self.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
     def add_domain(self, vcpus: int = 2) -> None:
         """Add a foreign domain, and audit."""
@@ -72,7 +73,7 @@ def test_an_audit_result_is_published_without_a_call(node, agent):
 
 
 def test_the_allocation_of_an_earlier_claim_is_accepted_on_a_host_that_others_fill(node, agent):
-    claim = agent.tracker.instance_claim(request(3, 64), call())
+    claim = agent.tracker.create(instance_claim, call(), request(3, 64))
     agent.add_domain(vcpus=8)
     assert node.eventually(lambda: node.inventories["VCPU"]["reserved"] == 5)
     body = {

@@ -67,7 +67,7 @@ def test_placement_offers_no_context_that_the_agent_would_refuse(host):
     host.node.state = with_claims(state, (), (orphan(AMD_SEV_ES),), state.revision + 1)
     host.mirror.sync_now(PATIENCE)
     assert host.offers("HW_CPU_X86_AMD_SEV_ES") == set()
-    refused = claims.build(host.node.state, encrypted(AMD_SEV_ES), call(), NOON)
+    refused = claims.instance_claim(host.node.state, call(), NOON, encrypted(AMD_SEV_ES))
     assert [each.available for each in refused.reasons] == [0]
     host.node.change(mem_encryption=())
     host.mirror.sync_now(PATIENCE)
@@ -82,7 +82,7 @@ def agent(node: MirroredNode) -> Agent:
 
 
 def claim_context(agent: Agent, owner: str) -> None:
-    decision = claims.build(agent.state, encrypted(owner=owner), call(), NOON)
+    decision = claims.instance_claim(agent.state, call(), NOON, encrypted(owner=owner))
     agent.state, claim = after(agent.state, decision)
     agent.state = running(agent.state, claim)
 

@@ -22,7 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.errors import PlacementUnavailable, RequestError
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices
+from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
@@ -99,9 +102,9 @@ class Life(RuleBasedStateMachine):
         candidates = self.host.candidates(request)
         for allocations, mappings in candidates:
             chosen = scheduled(request, allocations, mappings)
-            decision = self.host.tracker.test_claim(chosen)
+            decision = self.host.tracker.test_claim(instance_claim, chosen)
             assert isinstance(decision, Granted), f"{allocations}: {decision}"
-        alone = self.host.tracker.test_claim(request)
+        alone = self.host.tracker.test_claim(instance_claim, request)
         if isinstance(alone, Granted):
             assert candidates, "the agent grants what Placement does not offer"
 
@@ -151,7 +154,9 @@ class Life(RuleBasedStateMachine):
         """Activate what the guest has, and start its domain."""
         for claim in self.host.state.claims_of(owner):
             if claim.state == BUILDING and claim.kind != ATTACH:
-                self.host.tracker.activate_claim(claim.uuid, self.host.next_call("activate_claim"))
+                self.host.tracker.change(
+                    activate_claim, self.host.next_call("activate_claim"), claim.uuid
+                )
         claims = [each for each in self.claims(ACTIVE) if each.owner_id == owner]
         if len(claims) == 1:
             self.host.start_domain(claims[0])
@@ -164,7 +169,7 @@ class Life(RuleBasedStateMachine):
         if candidates:
             number = data.draw(st.integers(0, 7)) % len(candidates)
             chosen = scheduled(request, *candidates[number])
-            self.host.tracker.instance_claim(chosen, self.host.next_call("instance_claim"))
+            self.host.tracker.create(instance_claim, self.host.next_call("instance_claim"), chosen)
             if starts:
                 self.start_guest(request.instance.uuid)
             if self.manage == ManageAllocations.NO:
@@ -174,7 +179,7 @@ class Life(RuleBasedStateMachine):
     def build_without_allocations(self, request):
         """Build a guest; the agent chooses."""
         call = self.host.next_call("instance_claim")
-        if self.make(lambda: self.host.tracker.instance_claim(request, call)):
+        if self.make(lambda: self.host.tracker.create(instance_claim, call, request)):
             self.start_guest(request.instance.uuid)
 
     @precondition(lambda self: self.claims(BUILDING))
@@ -206,10 +211,10 @@ class Life(RuleBasedStateMachine):
         call = self.host.next_call("claim_pci_devices")
         if attached:
             verb = "free_pci_device_allocations_for_instance"
-            tracker.release_claim(attached[0], self.host.next_call(verb))
-        elif self.make(lambda: tracker.claim_pci_devices(request, call)):
+            tracker.execute(release_claim, self.host.next_call(verb), attached[0])
+        elif self.make(lambda: tracker.create(claim_pci_devices, call, request)):
             more = self.host.next_call("allocate_pci_devices_for_instance")
-            tracker.allocate_pci_devices(owner, call.operation_id, more)
+            tracker.change(allocate_pci_devices, more, owner, call.operation_id)
 
     @rule(seconds=st.sampled_from([10, 400]))
     def wait(self, seconds):
@@ -319,7 +324,7 @@ class Life(RuleBasedStateMachine):
     def set_quarantine(self, address, reason):
         if address in self.host.state.devices:
             call = self.host.next_call("quarantine_device")
-            self.host.tracker.set_quarantine(address, reason, call)
+            self.host.tracker.execute(quarantine, call, address, reason)
 
     @rule(spec=st.sampled_from(sorted(SPECS)), reserved=st.sampled_from([0, 700]))
     def reload(self, spec, reserved):

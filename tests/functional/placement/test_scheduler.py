@@ -104,7 +104,7 @@ class Cloud:
             provider_mapping=selection.provider_mapping,
         )
         state = self.nodes[selection.host].state
-        return isinstance(claims.build(state, request, call(), NOON), Granted)
+        return isinstance(claims.instance_claim(state, call(), NOON, request), Granted)
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return what Placement has for a consumer, by provider."""

@@ -110,10 +110,10 @@ def test_errors_arrive_as_they_were_raised(station: Station):
 
 def test_retriable_errors_are_retried(station: Station):
     agent = station.agent
-    agent.tracker.suspend_creation(NodeNotReady("not yet"))
+    agent.tracker.creation.suspend(NodeNotReady("not yet"))
     with pytest.raises(NodeNotReady, match="not yet"):
         station.client(attempts=1).instance_claim(station.context, instance())
-    threading.Timer(0.3, agent.tracker.suspend_creation, (None,)).start()
+    threading.Timer(0.3, agent.tracker.creation.suspend, (None,)).start()
     claim = station.client(attempts=30).instance_claim(station.context, instance())
     assert claim_uuids(station) == {claim["uuid"]}
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from rtagent.audit import Auditor
+from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.embedded import SystemClock
@@ -97,8 +98,8 @@ class FleetNode:
         """Do what a conductor does on a selected host: claim, activate, start the domain."""
         build = BuildRequest(instance=Instance(uuid=owner, flavor=flavor), limits=selection.limits)
         asked = Call(method="instance_claim", operation_id=selection.operation_id, digest="d")
-        claim = self.tracker.instance_claim(build, asked)
-        claim = self.tracker.activate_claim(claim.uuid, call("activate_claim"))
+        claim = self.tracker.create(instance_claim, asked, build)
+        claim = self.tracker.change(activate_claim, call("activate_claim"), claim.uuid)
         usage = claimed_usage(claim)
         self.hypervisor.start_domain(owner, usage.vcpus, usage.memory_mb, occupancy=usage.occupancy)
         return claim
@@ -106,7 +107,7 @@ class FleetNode:
     def delete(self, claim: Claim) -> None:
         """Stop the domain and release its claim."""
         self.hypervisor.destroy(claim.owner_id)
-        self.tracker.release_claim(claim.uuid, call("release_claim"))
+        self.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
 
 class FleetScheduler:

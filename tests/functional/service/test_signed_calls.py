@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.calls import Calls
-from rtagent.rpc.casts import BoundedCasts, Message
+from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
 from rtagent.rpc.scheduler_client import SchedulerAPI
@@ -198,7 +198,7 @@ def test_report_of_another_than_the_agent_of_the_host_is_refused(site: Site, key
         "revision": 1,
         "instance_uuid": uid(),
     }
-    casts.send([Message(method="delete_instance_info", arguments=arguments)])
+    casts.send([CastMessage(method="delete_instance_info", arguments=arguments)])
     wait_until(
         lambda: site.refused(site.scheduler) + outcome(site.scheduler, "NotAuthorized") > before
     )
@@ -216,7 +216,7 @@ def test_an_impostor_is_refused_although_a_new_scheduler_hears_it_first(site: Si
         site.scheduler.kill()
         site.scheduler.start().wait_ready()
         casts = BoundedCasts(site.transport("impostor"), SCHEDULER, "1.0", "agent")
-        casts.send([Message(method="sync_instance_info", arguments={**message, "digest": "d"})])
+        casts.send([CastMessage(method="sync_instance_info", arguments={**message, "digest": "d"})])
         wait_until(lambda: site.refused(site.scheduler) > 0)
         site.scheduler.wait_logged(f"the node {node} is of {site.host}")
         assert nodes() == []

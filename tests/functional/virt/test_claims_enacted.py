@@ -65,8 +65,8 @@ def hypervisor(libvirtd, virsh):
 def grant(topology, policy, vcpus, memory_mb, specs):
     """What an agent answers on an empty host of that topology."""
     extra = {f"hw:{name}": value for name, value in specs.items()}
-    answer = claims.build(
-        host(topology, numa=policy), request(vcpus, memory_mb, extra_specs=extra), call(), NOON
+    answer = claims.instance_claim(
+        host(topology, numa=policy), call(), NOON, request(vcpus, memory_mb, extra_specs=extra)
     )
     assert isinstance(answer, Granted), f"{specs}: {answer}"
     (claim,) = answer.claims

@@ -34,7 +34,7 @@ def refused(state, aliases="", **asked):
     specs = dict(asked.pop("extra_specs", {}))
     if aliases:
         specs["pci_passthrough:alias"] = aliases
-    answer = claims.build(state, request(extra_specs=specs, **asked), call(), NOON)
+    answer = claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **asked))
     assert isinstance(answer, Refused)
     return [(reason.code, reason.resource, reason.available) for reason in answer.reasons]
 

@@ -12,7 +12,7 @@ from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid
 
 
 def decide(state, asked):
-    return claims.build(state, asked, call(), NOON)
+    return claims.instance_claim(state, call(), NOON, asked)
 
 
 def filled(state, asked):

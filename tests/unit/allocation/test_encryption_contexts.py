@@ -30,11 +30,11 @@ from tests.support.hosts import NODE, NOON, call, host, request, with_claims
 
 
 def built(state, model=None, **arguments):
-    return after(state, claims.build(state, encrypted(model, **arguments), call(), NOON))
+    return after(state, claims.instance_claim(state, call(), NOON, encrypted(model, **arguments)))
 
 
 def refused(state, model=None):
-    answer = claims.build(state, encrypted(model), call(), NOON)
+    answer = claims.instance_claim(state, call(), NOON, encrypted(model))
     assert isinstance(answer, Refused)
     return [(r.code, r.where, r.requested, r.available) for r in answer.reasons]
 
@@ -62,7 +62,7 @@ NODE_NAME = NODE.hypervisor_hostname
 def test_a_host_without_encryption_refuses_it_by_name(model):
     where = f"{NODE_NAME}_{model.replace('-', '_')}"
     assert refused(host(), model) == [("not_offered", where, 1, 0)]
-    answer = claims.build(host(), encrypted(model), call(), NOON)
+    answer = claims.instance_claim(host(), call(), NOON, encrypted(model))
     assert "MEM_ENCRYPTION_CONTEXT: 1 contexts requested" in str(answer)
 
 
@@ -115,7 +115,7 @@ def test_encryption_that_the_host_lost_stays_claimed_and_is_reported():
 def moved(state, kind):
     build = encrypted()
     move = MoveRequest(build=build, migration=kind, old_flavor=Flavor(vcpus=1, memory_mb=64))
-    return move_claim(state, move, call("rebuild_claim"), NOON)
+    return move_claim(state, call("rebuild_claim"), NOON, move)
 
 
 def test_a_guest_with_encrypted_memory_moves_only_while_it_is_off():
@@ -136,7 +136,7 @@ def test_a_claim_follows_the_allocation_of_its_context():
     right = allocated(**{provider_of(AMD_SEV): one})
     state, claim = after(
         sev_host(),
-        claims.build(sev_host(), replace(encrypted(), allocations=right), call(), NOON),
+        claims.instance_claim(sev_host(), call(), NOON, replace(encrypted(), allocations=right)),
     )
     assert claim.mem_encryption.model == AMD_SEV
     for wrong in (
@@ -146,10 +146,10 @@ def test_a_claim_follows_the_allocation_of_its_context():
         allocated(**{provider_of(AMD_SEV): one, provider_of(AMD_SEV_ES): one}),
     ):
         with pytest.raises(AllocationMismatch, match="MEM_ENCRYPTION_CONTEXT"):
-            claims.build(state, replace(encrypted(), allocations=wrong), call(), NOON)
+            claims.instance_claim(state, call(), NOON, replace(encrypted(), allocations=wrong))
     plain = replace(request(), allocations=right)
     with pytest.raises(AllocationMismatch, match="MEM_ENCRYPTION_CONTEXT"):
-        claims.build(state, plain, call(), NOON)
+        claims.instance_claim(state, call(), NOON, plain)
 
 
 def test_an_audit_keeps_the_context_of_a_guest():

@@ -28,12 +28,12 @@ def built(state, aliases="", **asked):
     specs = {**asked.pop("extra_specs", {})}
     if aliases:
         specs["pci_passthrough:alias"] = aliases
-    granted = claims.build(state, request(extra_specs=specs, **asked), call(), NOON)
+    granted = claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **asked))
     return after(state, granted.change), granted.claims[0]
 
 
 def ended(state, claim):
-    return after(state, claims.end(state, claim.uuid, "release", call(), NOON).change)
+    return after(state, claims.release_claim(state, call(), NOON, claim.uuid).change)
 
 
 def using(state, owner, occupancy, active=True):

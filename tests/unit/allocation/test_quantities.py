@@ -42,11 +42,11 @@ def wanting(quantity, **other):
 
 
 def claimed(state, quantity, **other):
-    return after(state, claims.build(state, wanting(quantity, **other), call(), NOON))
+    return after(state, claims.instance_claim(state, call(), NOON, wanting(quantity, **other)))
 
 
 def refusal(state, quantity):
-    decision = claims.build(state, wanting(quantity), call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, wanting(quantity))
     assert isinstance(decision, Refused)
     (reason,) = decision.reasons
     return reason.code, reason.requested, reason.available
@@ -64,7 +64,9 @@ def test_claim_holds_an_quantity_until_it_ends():
 def test_numbers_of_request_groups_and_of_the_request_add_up():
     specs = {"resources1:CUSTOM_FOO": "1", "resources_b:CUSTOM_FOO": "2", "group_policy": "none"}
     asked = request(1, 64, extra_specs=specs, extra_resource={FOO: 4})
-    _, claim = after(offering(offer()), claims.build(offering(offer()), asked, call(), NOON))
+    _, claim = after(
+        offering(offer()), claims.instance_claim(offering(offer()), call(), NOON, asked)
+    )
     assert [each.quantity for each in claim.quantities] == [7]
 
 
@@ -116,7 +118,7 @@ def test_both_claims_of_a_resize_on_one_host_count(reuse, expected):
     state = running(state, claim)
     build = wanting(4, owner=claim.owner_id)
     move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
-    state, _ = after(state, move_claim(state, move, call("resize_claim"), NOON))
+    state, _ = after(state, move_claim(state, call("resize_claim"), NOON, move))
     assert state.usage.quantities == {("", FOO): expected}
 
 
@@ -138,14 +140,14 @@ def test_numbered_groups_come_from_one_provider_each(policy, numbers, expected):
     specs = {f"resources{n}:{FOO}": str(number) for n, number in enumerate(numbers)}
     wanted = request(1, 64, extra_specs={**specs, "group_policy": policy})
     state = offering(offer(), offer("_x"))
-    _, claim = after(state, claims.build(state, wanted, call(), NOON))
+    _, claim = after(state, claims.instance_claim(state, call(), NOON, wanted))
     assert {each.suffix: each.quantity for each in claim.quantities} == expected
 
 
 def test_numbered_groups_that_do_not_fit_together_are_refused_with_what_does():
     specs = {f"resources{n}:{FOO}": "9" for n in range(3)}
     wanted = request(1, 64, extra_specs={**specs, "group_policy": "isolate"})
-    decision = claims.build(offering(offer(), offer("_x")), wanted, call(), NOON)
+    decision = claims.instance_claim(offering(offer(), offer("_x")), call(), NOON, wanted)
     assert isinstance(decision, Refused)
     (reason,) = decision.reasons
     assert (reason.requested, reason.available) == (27, 18)

@@ -43,7 +43,7 @@ def test_dedicated_cpus_are_counted_apart_from_shared_vcpus():
     ],
 )
 def test_flavor_that_asks_for_what_the_host_does_not_have_is_refused(extra_specs, resource, code):
-    refused = claims.build(host(), request(extra_specs=extra_specs), call(), NOON)
+    refused = claims.instance_claim(host(), call(), NOON, request(extra_specs=extra_specs))
     assert [(r.code, r.resource) for r in refused.reasons] == [(code, resource)]
 
 
@@ -57,7 +57,7 @@ def test_flavor_that_asks_for_what_the_host_does_not_have_is_refused(extra_specs
     ],
 )
 def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
-    refused = claims.build(host(), asked, call(), NOON)
+    refused = claims.instance_claim(host(), call(), NOON, asked)
     assert [r.code for r in refused.reasons] == [ReasonCode.NOT_OFFERED]
 
 
@@ -73,7 +73,7 @@ def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
 )
 def test_extra_specs_that_require_nothing_more_are_accepted(extra_specs):
     asked = request(extra_specs=extra_specs)
-    assert isinstance(claims.build(host(), asked, call(), NOON), Granted)
+    assert isinstance(claims.instance_claim(host(), call(), NOON, asked), Granted)
 
 
 def test_contradiction_between_flavor_and_image_names_both():
@@ -82,7 +82,7 @@ def test_contradiction_between_flavor_and_image_names_both():
         instance={"image": Image(properties={"hw_cpu_policy": "dedicated"})},
     )
     with pytest.raises(InvalidFlavor) as caught:
-        claims.build(host(), asked, call(), NOON)
+        claims.instance_claim(host(), call(), NOON, asked)
     assert set(caught.value.kwargs["properties"]) == {"hw:cpu_policy", "hw_cpu_policy"}
 
 
@@ -100,7 +100,9 @@ def test_zero_units_of_a_class_require_nothing(number):
 
 
 def test_pinned_claim_has_the_cpus_that_it_is_assigned():
-    granted = claims.build(host(numa=PINNING), request(2, extra_specs=PINNED), call(), NOON)
+    granted = claims.instance_claim(
+        host(numa=PINNING), call(), NOON, request(2, extra_specs=PINNED)
+    )
     (claim,) = granted.claims
     assert (claim.vcpus, claim.pcpus) == (0, 2)
     pins = claim.numa_topology.cells[0].cpu_pinning
@@ -109,7 +111,7 @@ def test_pinned_claim_has_the_cpus_that_it_is_assigned():
 
 
 def test_shared_guest_floats_on_the_shared_cpus_only():
-    granted = claims.build(host(numa=PINNING), request(2), call(), NOON)
+    granted = claims.instance_claim(host(numa=PINNING), call(), NOON, request(2))
     assert granted.claims[0].numa_topology.shared_pcpus == {0, 1}
 
 
@@ -122,7 +124,7 @@ def test_shared_guest_floats_on_the_shared_cpus_only():
 )
 def test_unknown_alias_is_an_error_that_names_the_known_ones(asked):
     with pytest.raises(PciRequestAliasNotDefined, match="defined: none"):
-        claims.build(host(), asked, call(), NOON)
+        claims.instance_claim(host(), call(), NOON, asked)
 
 
 def test_named_units_count_towards_the_number_of_the_flavor():

@@ -103,21 +103,23 @@ def following(whole, mapping=None, aliases="", **arguments):
 def claimed(state, whole, mapping=None, aliases="", **arguments):
     """Build a claim that follows allocations; return the state and the claim."""
     build = following(whole, mapping, aliases, **arguments)
-    return after(state, claims.build(state, build, call(), NOON))
+    return after(state, claims.instance_claim(state, call(), NOON, build))
 
 
 def mismatches(state, whole, mapping=None, aliases="", **arguments):
     """Return class, quantity allocated, and quantity needed of each difference."""
     build = following(whole, mapping, aliases, **arguments)
     with pytest.raises(AllocationMismatch) as raised:
-        claims.build(state, build, call(), NOON)
+        claims.instance_claim(state, call(), NOON, build)
     found = raised.value.kwargs["mismatches"]
     assert all(each["message"] in raised.value.message for each in found)
     return [(each["resource_class"], each["allocated"], each["needed"]) for each in found]
 
 
 def refused(state, whole, mapping=None, aliases="", **arguments):
-    decision = claims.build(state, following(whole, mapping, aliases, **arguments), call(), NOON)
+    decision = claims.instance_claim(
+        state, call(), NOON, following(whole, mapping, aliases, **arguments)
+    )
     assert isinstance(decision, Refused)
     return [str(reason) for reason in decision.reasons]
 
@@ -169,7 +171,7 @@ def test_attached_devices_come_from_the_providers_that_are_named():
         allocations={pci(address): Allocation(resources={VF_CLASS: 1}) for address in (PF_0, PF_1)},
         provider_mapping={"r": (pci(PF_0), pci(PF_1))},
     )
-    _, claim = after(state, attach.claim_devices(state, asked, call(), NOON))
+    _, claim = after(state, attach.claim_pci_devices(state, call(), NOON, asked))
     assert [each.parent_addr for each in claim.pci] == [PF_0, PF_1]
 
 
@@ -427,7 +429,7 @@ def moved(state, kind, whole, claim=None, aliases="", **arguments):
     owner = claim.owner_id if claim else uid()
     build = following(whole, aliases=aliases, owner=owner, **arguments)
     move = MoveRequest(build=build, migration=kind, old_flavor=build.instance.flavor)
-    return move_claim(state, move, call("resize_claim"), NOON)
+    return move_claim(state, call("resize_claim"), NOON, move)
 
 
 def test_resize_on_one_host_follows_the_allocation_of_the_new_flavor():
@@ -458,11 +460,13 @@ def test_attach_claim_follows_what_its_guest_s_other_claims_do_not_have():
     state, main = claimed(pci_host(), allocations({pci(GPU_1): {GPU_CLASS: 1}}), aliases="gpu:1")
     both = allocations({pci(GPU_0): {GPU_CLASS: 1}, pci(GPU_1): {GPU_CLASS: 1}})
     wanted = replace(attaching(main, "gpu"), allocations=both)
-    _, claim = after(state, attach.claim_devices(state, wanted, call("claim_pci_devices"), NOON))
+    _, claim = after(
+        state, attach.claim_pci_devices(state, call("claim_pci_devices"), NOON, wanted)
+    )
     assert (addresses(claim), claim.allocations) == ([GPU_0], both)
     for bad in ({"allocations": main.allocations}, {"provider_mapping": {"gpu": (pci(GPU_0),)}}):
         with pytest.raises(AllocationMismatch):
-            attach.claim_devices(state, replace(attaching(main, "gpu"), **bad), call(), NOON)
+            attach.claim_pci_devices(state, call(), NOON, replace(attaching(main, "gpu"), **bad))
 
 
 # -- other resource classes -----------------------------------------------------------------------

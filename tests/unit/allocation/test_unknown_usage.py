@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.lifecycle.attach import claim_devices
+from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
@@ -63,8 +63,8 @@ def decided(state, specs):
     replica = replica_of(report_from(json.loads(json.dumps(document))), description)
     if OWNER in (instances := instances_of(state)):
         replica = replica_for(replica, instances[OWNER])
-    decision = claims.build(state, build, call(operation_id=uid(3)), NOON)
-    assert decision == claims.build(replica, build, call(operation_id=uid(3)), NOON)
+    decision = claims.instance_claim(state, call(operation_id=uid(3)), NOON, build)
+    assert decision == claims.instance_claim(replica, call(operation_id=uid(3)), NOON, build)
     return decision
 
 
@@ -103,5 +103,5 @@ def test_sizes_withhold_nothing_where_placement_decides_on_them():
 def test_no_device_is_attached_while_it_is_unknown_what_another_domain_has():
     state, main = built(HOST)
     state = unknown(state, HostResource.DEVICES)
-    (reason,) = claim_devices(state, attaching(main, "gpu"), call(), NOON).reasons
+    (reason,) = claim_pci_devices(state, call(), NOON, attaching(main, "gpu")).reasons
     assert (reason.code, reason.resource) == (ReasonCode.UNKNOWN_USAGE, "devices")

@@ -4,6 +4,7 @@ from sqlalchemy import Engine, delete, text, update
 
 from rtagent.db.schema import drains
 from rtagent.db.store import SqlStore
+from rtagent.lifecycle.draining import drain, undrain
 from tests.support.hosts import NOON, call
 from tests.support.trackers import stored_state, tracker_on
 
@@ -13,19 +14,19 @@ def test_drain_is_stored_replaced_and_removed(engine: Engine):
     tracker = tracker_on(store)
     assert stored_state(store).drain is None
     for reason, deadline in (("new disks", NOON), ("new firmware \N{SNOWMAN}", None)):
-        tracker.drains.begin(reason, deadline, call("drain_node"))
-        drain = stored_state(store).drain
-        assert drain is not None
-        assert (drain.reason, drain.deadline) == (reason, deadline)
-        assert drain == tracker.snapshot().drain
-    tracker.drains.end(call("undrain_node"))
+        tracker.execute(drain, call("drain_node"), reason, deadline)
+        found = stored_state(store).drain
+        assert found is not None
+        assert (found.reason, found.deadline) == (reason, deadline)
+        assert found == tracker.snapshot().drain
+    tracker.execute(undrain, call("undrain_node"))
     assert stored_state(store).drain is None
 
 
 def test_damaged_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
     store = SqlStore(engine)
     tracker = tracker_on(store)
-    tracker.drains.begin("new disks", None, call("drain_node"))
+    tracker.execute(drain, call("drain_node"), "new disks", None)
     with engine.begin() as connection:
         connection.execute(update(drains).values(document='{"since": "x'))
     restarted = tracker_on(store)
@@ -33,7 +34,7 @@ def test_damaged_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
     assert state.drain is not None and state.drain.reason == "its record is damaged"
     (damage,) = state.damage
     assert damage.startswith("drains ") and "rtagent node undrain" in damage
-    restarted.drains.end(call("undrain_node"))
+    restarted.execute(undrain, call("undrain_node"))
     assert stored_state(store).drain is None
     assert not stored_state(store).damage
 
@@ -41,7 +42,7 @@ def test_damaged_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
 def test_lost_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
     store = SqlStore(engine)
     tracker = tracker_on(store)
-    tracker.drains.begin("new disks", None, call("drain_node"))
+    tracker.execute(drain, call("drain_node"), "new disks", None)
     with engine.begin() as connection:
         connection.execute(delete(drains))
     restarted = tracker_on(store)
@@ -49,7 +50,7 @@ def test_lost_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
     assert state.drain is not None and state.drain.reason == "its record is lost"
     (damage,) = state.damage
     assert damage.startswith("drains ") and "rtagent node undrain" in damage
-    restarted.drains.end(call("undrain_node"))
+    restarted.execute(undrain, call("undrain_node"))
     assert stored_state(store).drain is None
     assert not stored_state(store).damage
 
@@ -57,7 +58,7 @@ def test_lost_drain_is_reported_and_lasts_until_it_is_ended(engine: Engine):
 def test_recorded_drain_counts_though_no_flag_was_written(engine: Engine):
     """As in a database of the release before."""
     store = SqlStore(engine)
-    tracker_on(store).drains.begin("new disks", None, call("drain_node"))
+    tracker_on(store).execute(drain, call("drain_node"), "new disks", None)
     with engine.begin() as connection:
         connection.execute(text("UPDATE compute_nodes SET draining = NULL"))
     state = stored_state(store)

@@ -26,12 +26,12 @@ OWNER = uid(77)
 
 def adopted(state, asked, **more):
     """The state after an adoption, every invariant checked, and the claim."""
-    return after(state, adopt_claim(state, asked, call("adopt", **more), NOON))
+    return after(state, adopt_claim(state, call("adopt", **more), NOON, asked))
 
 
 def conflicts(state, asked):
     with pytest.raises(UnitConflict) as error:
-        adopt_claim(state, asked, call("adopt"), NOON)
+        adopt_claim(state, call("adopt"), NOON, asked)
     return [(e["kind"], e["name"], e["owner_id"]) for e in error.value.kwargs["conflicts"]]
 
 
@@ -125,13 +125,13 @@ def test_message_of_a_conflict_names_unit_claim_and_owner():
         UnitConflict,
         match=f"^host CPU 2 is held by claim {claim.uuid} of instance {OWNER}$",
     ):
-        adopt_claim(state, stated(cpus=(2,)), call(), NOON)
+        adopt_claim(state, call(), NOON, stated(cpus=(2,)))
 
 
 def test_request_that_contradicts_itself_is_a_conflict():
     functions = [given(PF_0, PF_IDS, dev_type=SRIOV_PF), given(vf(0), VF_IDS, dev_type=SRIOV_VF)]
     with pytest.raises(ClaimConflict, match="both allocated"):
-        adopt_claim(device_host(), stated(devices=functions), call(), NOON)
+        adopt_claim(device_host(), call(), NOON, stated(devices=functions))
 
 
 def test_idle_siblings_of_an_isolated_guest_are_kept():
@@ -150,18 +150,18 @@ def test_flavor_that_no_claim_could_have_is_adopted():
 def test_owner_has_one_claim_outside_moves():
     state, claim = built(device_host(), owner=OWNER)
     with pytest.raises(ClaimConflict, match=claim.uuid):
-        adopt_claim(state, stated(OWNER), call(), NOON)
+        adopt_claim(state, call(), NOON, stated(OWNER))
 
 
 def test_uuid_of_another_claim_is_a_conflict():
     state, claim = built(device_host())
     with pytest.raises(ClaimConflict, match=claim.uuid):
-        adopt_claim(state, stated(), call(operation_id=claim.uuid), NOON)
+        adopt_claim(state, call(operation_id=claim.uuid), NOON, stated())
 
 
 def test_host_that_was_never_observed_adopts_nothing():
     with pytest.raises(NodeNotReady):
-        adopt_claim(host(None), stated(), call(), NOON)
+        adopt_claim(host(None), call(), NOON, stated())
 
 
 def test_claim_of_a_move_is_the_second_one_and_may_share_units():
@@ -176,7 +176,7 @@ def test_claim_of_a_move_is_the_second_one_and_may_share_units():
     assert dict(state.units)["PCI", GPU_0] == OWNER
     for again in (stated(OWNER, migration=move), stated(OWNER, migration=facts()), stated(OWNER)):
         with pytest.raises(ClaimConflict):
-            adopt_claim(state, again, call(), NOON)
+            adopt_claim(state, call(), NOON, again)
 
 
 def test_claim_at_the_source_of_a_move_is_outgoing():
@@ -210,7 +210,7 @@ def test_migration_of_another_instance_is_a_conflict():
     move = facts(status=CONFIRMED)
     state, _ = adopted(device_host(), stated(migration=move))
     with pytest.raises(ClaimConflict, match=move.uuid):
-        adopt_claim(state, stated(migration=move), call(), NOON)
+        adopt_claim(state, call(), NOON, stated(migration=move))
 
 
 def test_attached_devices_are_adopted_with_and_without_a_main_claim():

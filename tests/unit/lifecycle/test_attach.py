@@ -41,7 +41,7 @@ from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, vf
 
 def ended(state, owner, verb, claim_uuid=None, devices=()):
     method = "free_pci_device_claims_for_instance"
-    decision = attach.end(state, owner, claim_uuid, verb, call(method), NOON, devices)
+    decision = attach.end_pci_claims(state, call(method), NOON, owner, claim_uuid, verb, devices)
     new = state.fold(decision.change)
     new.check()
     return new
@@ -49,7 +49,7 @@ def ended(state, owner, verb, claim_uuid=None, devices=()):
 
 def activated(state, claim):
     asked = call("allocate_pci_devices_for_instance")
-    return after(state, attach.activate(state, claim.owner_id, claim.uuid, asked, NOON))
+    return after(state, attach.allocate_pci_devices(state, asked, NOON, claim.owner_id, claim.uuid))
 
 
 def test_attach_claim_uses_its_devices_and_nothing_else():
@@ -65,7 +65,7 @@ def test_attach_claim_uses_its_devices_and_nothing_else():
 
 def test_devices_of_the_owner_are_not_assigned_again():
     state, main = built(device_host(), "gpu:2")
-    refused = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON)
+    refused = attach.claim_pci_devices(state, call(), NOON, attaching(main, "gpu"))
     assert isinstance(refused, Refused)
     assert [(r.resource, r.available) for r in refused.reasons] == [("PCI gpu", 0)]
 
@@ -74,32 +74,32 @@ def test_devices_follow_the_guests_numa_affinity_policy():
     pinned = {"hw:cpu_policy": "dedicated", "hw:pci_numa_affinity_policy": "required"}
     state, main = built(device_host(), "vf:1", extra_specs=pinned)
     state, _ = attached(state, main, "gpu")
-    refused = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON)
+    refused = attach.claim_pci_devices(state, call(), NOON, attaching(main, "gpu"))
     assert "cells 0" in str(refused)
 
 
 def test_instance_without_a_claim_here_is_not_found():
     _, main = built(device_host())
     with pytest.raises(ClaimNotFound, match=f"^instance {main.owner_id} has no claim here$"):
-        attach.claim_devices(device_host(), attaching(main, "gpu"), call(), NOON)
+        attach.claim_pci_devices(device_host(), call(), NOON, attaching(main, "gpu"))
 
 
 def test_uuid_of_another_claim_is_a_conflict():
     state, main = built(device_host())
     with pytest.raises(ClaimConflict):
-        attach.claim_devices(state, attaching(main, "gpu"), call(operation_id=main.uuid), NOON)
+        attach.claim_pci_devices(state, call(operation_id=main.uuid), NOON, attaching(main, "gpu"))
 
 
 def test_attach_is_refused_on_a_host_that_was_never_observed():
     _, main = built(device_host())
     with pytest.raises(NodeNotReady):
-        attach.claim_devices(host(None), attaching(main, "gpu"), call(), NOON)
+        attach.claim_pci_devices(host(None), call(), NOON, attaching(main, "gpu"))
 
 
 def test_request_with_an_unknown_alias_is_an_error_that_names_it():
     state, main = built(device_host())
     with pytest.raises(InvalidPciRequest, match="does not define it"):
-        attach.claim_devices(state, attaching(main, "nothing"), call(), NOON)
+        attach.claim_pci_devices(state, call(), NOON, attaching(main, "nothing"))
 
 
 def test_conflict_of_a_second_build_names_the_main_claim():
@@ -161,7 +161,9 @@ def test_one_of_several_devices_is_given_back(verb: str, named: bool):
 def test_history_names_the_devices_that_were_given_back():
     state, main = built(device_host())
     state, claim = attached(state, main, "gpu", "vf")
-    decision = attach.end(state, main.owner_id, claim.uuid, "unclaim", call(), NOON, [GPU_0])
+    decision = attach.end_pci_claims(
+        state, call(), NOON, main.owner_id, claim.uuid, "unclaim", [GPU_0]
+    )
     (event,) = decision.change.events
     assert (event.action, event.reason) == ("unclaim_devices", f"gave back {GPU_0}")
     assert (addresses(event.before), addresses(event.after)) == ([GPU_0, vf(0)], [vf(0)])
@@ -216,7 +218,9 @@ def test_ending_no_claims_is_not_an_error():
 
 def test_end_of_an_unknown_claim_is_recorded():
     state, unseen = device_host(), uid()
-    decision = attach.end(state, uid(), unseen, "unclaim", call("unclaim_pci_devices"), NOON)
+    decision = attach.end_pci_claims(
+        state, call("unclaim_pci_devices"), NOON, uid(), unseen, "unclaim"
+    )
     assert [o.operation_id for o in decision.change.operations if o.ended] == [unseen]
 
 
@@ -228,9 +232,9 @@ def test_other_claims_are_not_found_by_the_verbs_of_attach_claims(verb: str):
         with pytest.raises(ClaimNotFound):
             ended(state, owner, verb, uuid)
     with pytest.raises(ClaimNotFound):
-        attach.activate(state, main.owner_id, main.uuid, call(), NOON)
+        attach.allocate_pci_devices(state, call(), NOON, main.owner_id, main.uuid)
     with pytest.raises(ClaimNotFound):
-        attach.activate(state, uid(), claim.uuid, call(), NOON)
+        attach.allocate_pci_devices(state, call(), NOON, uid(), claim.uuid)
 
 
 def test_attach_claims_end_with_their_main_claim():
@@ -238,7 +242,7 @@ def test_attach_claims_end_with_their_main_claim():
     state, first = attached(running(state, main), main, "gpu")
     state, _ = activated(state, first)
     state, second = attached(state, main, "vf")
-    decision = claims.end(state, main.uuid, "release", call("release_claim"), NOON)
+    decision = claims.release_claim(state, call("release_claim"), NOON, main.uuid)
     events = [(e.after.uuid, e.action, e.reason) for e in decision.change.events]
     why = "the claim that it was added to has ended"
     assert events == [
@@ -272,7 +276,9 @@ def test_order_of_claims_survives_a_restart(minutes: int):
     later = NOON + timedelta(minutes=minutes)
     for number in (1, 2):  # with uuids before and after the main claim's
         asked = call(operation_id=uid(number))
-        state, _ = after(state, attach.claim_devices(state, attaching(main, "vf"), asked, later))
+        state, _ = after(
+            state, attach.claim_pci_devices(state, asked, later, attaching(main, "vf"))
+        )
     state = restore(stored(state), state.policy)
     state = ended(state, main.owner_id, "unclaim", uid(2))
     assert [claim.uuid for claim in state.claims_of(main.owner_id)] == [main.uuid, uid(1)]
@@ -283,7 +289,7 @@ def test_deletion_of_the_instance_ends_its_attach_claims():
     state, main = built(device_host())
     state, _ = attached(state, main, "gpu")
     update = InstanceUpdate(uuid=main.owner_id, vm_state="deleted")
-    state = state.fold(claims.update(state, update, call("update_usage"), NOON).change)
+    state = state.fold(claims.update_usage(state, call("update_usage"), NOON, update).change)
     state.check()
     assert not state.claims
 
@@ -305,38 +311,39 @@ def test_attach_claims_of_other_owners_are_kept():
     assert addresses(claim) == [GPU_0]
 
 
-def without_a_claim(cells=frozenset(), *aliases, owner=None, **flavor):
+def without_a_claim(*aliases, owner=None, **flavor):
     """A request for a guest without a claim here."""
     size = {"vcpus": 1, "memory_mb": 1024, **flavor}
     return AttachRequest(
         instance=Instance(uuid=owner or uid(), flavor=Flavor(**size)),
         pci_requests=tuple(PciRequest(count=1, alias_name=alias) for alias in aliases),
-        cells=cells,
     )
 
 
 def test_guest_without_a_claim_gets_devices_near_the_cells_that_are_named():
     required = {"extra_specs": {"hw:pci_numa_affinity_policy": "required"}}
     for cells, expected in (({0}, [GPU_0]), ({1}, [GPU_1]), (set(), [GPU_0])):
-        asked = without_a_claim(frozenset(cells), "gpu", **required)
-        _, claim = after(device_host(), attach.claim_devices(device_host(), asked, call(), NOON))
+        asked = without_a_claim("gpu", **required)
+        decision = attach.claim_pci_devices(device_host(), call(), NOON, asked, cells=cells)
+        _, claim = after(device_host(), decision)
         assert (claim.kind, claim.state, claim.vcpus) == (ATTACH, BUILDING, 0)
         assert addresses(claim) == expected
-    asked = without_a_claim(frozenset({1}), "vf", **required)
-    assert isinstance(attach.claim_devices(device_host(), asked, call(), NOON), Refused)
+    asked = without_a_claim("vf", **required)
+    decision = attach.claim_pci_devices(device_host(), call(), NOON, asked, cells={1})
+    assert isinstance(decision, Refused)
 
 
 def test_cells_that_are_named_take_precedence_over_those_of_the_claim():
     pinned = {"hw:cpu_policy": "dedicated", "hw:pci_numa_affinity_policy": "required"}
     state, main = built(device_host(), extra_specs=pinned)
-    asked = replace(attaching(main, "gpu"), cells=frozenset({1}))
-    _, claim = after(state, attach.claim_devices(state, asked, call(), NOON))
+    asked = attaching(main, "gpu")
+    _, claim = after(state, attach.claim_pci_devices(state, call(), NOON, asked, cells={1}))
     assert addresses(claim) == [GPU_1]
 
 
 def test_devices_are_claimed_and_activated_at_once():
     state, main = built(device_host())
-    decision = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON, active=True)
+    decision = attach.claim_pci_devices(state, call(), NOON, attaching(main, "gpu"), active=True)
     _, claim = after(state, decision)
     assert (claim.state, claim.expires_at) == (ACTIVE, None)
 
@@ -344,8 +351,9 @@ def test_devices_are_claimed_and_activated_at_once():
 def test_devices_that_were_claimed_before_the_guest_end_with_it():
     owner, state = uid(7), device_host()
     for alias in ("gpu", "vf"):
-        asked = without_a_claim(frozenset(), alias, owner=owner)
-        state, first = after(state, attach.claim_devices(state, asked, call(), NOON, active=True))
+        asked = without_a_claim(alias, owner=owner)
+        decision = attach.claim_pci_devices(state, call(), NOON, asked, active=True, cells=())
+        state, first = after(state, decision)
     assert len(ended(state, owner, "free", first.uuid).claims) == 1
     state, main = built(state, owner=owner)
     assert len(ended(state, owner, "free", first.uuid).claims) == 2
@@ -355,8 +363,9 @@ def test_devices_that_were_claimed_before_the_guest_end_with_it():
 
 
 def test_devices_without_a_guest_are_counted_and_survive_a_restart():
-    asked = without_a_claim(frozenset(), "gpu")
-    state, claim = after(device_host(), attach.claim_devices(device_host(), asked, call(), NOON))
+    asked = without_a_claim("gpu")
+    decision = attach.claim_pci_devices(device_host(), call(), NOON, asked, cells=())
+    state, claim = after(device_host(), decision)
     again = restore(stored(state), state.policy)
     again.check()
     assert again.units == state.units and again.claims == state.claims

@@ -13,7 +13,7 @@ from tests.support.pci_hosts import GPU_0, gpu
 
 
 def claim_on(state, **fields):
-    decision = claims.build(state, request(**fields), call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, request(**fields))
     return decision.claims[0]
 
 

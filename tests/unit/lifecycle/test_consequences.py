@@ -49,6 +49,6 @@ def test_soft_deleted_or_unshelving_instance_keeps_its_claims(vm_state, task_sta
 
 def test_operator_may_release_either_side():
     source, dest, migration = in_transit()
-    source.end(source.state.claims_of(GUEST)[0])
-    dest.end(dest.state.claims_of(GUEST)[0])
+    source.release(source.state.claims_of(GUEST)[0])
+    dest.release(dest.state.claims_of(GUEST)[0])
     assert (source.status(migration), dest.status(migration)) == ("confirmed", "error")

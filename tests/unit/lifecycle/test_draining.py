@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import abort_instance_claim, activate_claim, instance_claim, renew_claim
 from rtagent.errors import ClaimConflict, NodeDraining
+from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
 from rtagent.model.event import NODE_DRAIN, NODE_UNDRAIN
@@ -23,7 +25,7 @@ DEADLINE = NOON + timedelta(hours=2)
 
 def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy():
     tracker = tracker_on(MemoryStore())
-    tracker.drains.begin("new disks", DEADLINE, call("drain_node"))
+    tracker.execute(drain, call("drain_node"), "new disks", DEADLINE)
     with pytest.raises(NodeDraining) as refused:
         claim(tracker)
     assert not refused.value.retriable
@@ -33,84 +35,84 @@ def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy()
         " new disks; rtagent node undrain ends that"
     )
     with pytest.raises(NodeDraining):
-        tracker.test_claim(request())
+        tracker.test_claim(instance_claim, request())
     assert not tracker.snapshot().claims
 
 
 def test_devices_are_not_attached_on_a_draining_node():
     guests = Guests(shared=False)
     running = guests.run(0)
-    guests.trackers[0].drains.begin("", None, call("drain_node"))
+    guests.trackers[0].execute(drain, call("drain_node"), "", None)
     more = AttachRequest(
         instance=Instance(uuid=running.owner_id, flavor=running.flavor),
         pci_requests=(PciRequest(request_id=running.uuid, alias_name="gpu", count=1),),
     )
     with pytest.raises(NodeDraining):
-        guests.trackers[0].claim_pci_devices(more, call("claim_pci_devices"))
+        guests.trackers[0].create(claim_pci_devices, call("claim_pci_devices"), more)
 
 
 def test_repeated_call_of_a_claim_made_before_the_drain_is_answered_with_it():
     tracker = tracker_on(MemoryStore())
     build, asked = request(), call()
     made = claim(tracker, build, asked)
-    tracker.drains.begin("", None, call("drain_node"))
+    tracker.execute(drain, call("drain_node"), "", None)
     assert claim(tracker, build, asked) == made
 
 
 def test_claims_of_a_draining_node_are_activated_renewed_and_released():
     tracker = tracker_on(MemoryStore())
     first, second = claim(tracker), claim(tracker)
-    tracker.drains.begin("", None, call("drain_node"))
-    tracker.renew_claim(first.uuid, call("renew_claim"))
-    assert tracker.activate_claim(first.uuid, call("activate_claim")).state == ACTIVE
+    tracker.execute(drain, call("drain_node"), "", None)
+    tracker.change(renew_claim, call("renew_claim"), first.uuid)
+    assert tracker.change(activate_claim, call("activate_claim"), first.uuid).state == ACTIVE
     release(tracker, first.uuid)
-    tracker.abort_instance_claim(second.uuid, call("abort_instance_claim"))
+    tracker.execute(abort_instance_claim, call("abort_instance_claim"), second.uuid)
     assert not tracker.snapshot().claims
 
 
 def test_drain_outlasts_the_process_and_ends_with_undrain():
     disk = Disk()
-    tracker_on(MemoryStore(disk)).drains.begin("new disks", DEADLINE, call("drain_node"))
+    tracker_on(MemoryStore(disk)).execute(drain, call("drain_node"), "new disks", DEADLINE)
     restarted = tracker_on(MemoryStore(disk))
-    drain = restarted.snapshot().drain
-    assert drain is not None
-    assert (drain.reason, drain.deadline) == ("new disks", DEADLINE)
+    drains = restarted.snapshot().drain
+    assert drains is not None
+    assert (drains.reason, drains.deadline) == ("new disks", DEADLINE)
     with pytest.raises(NodeDraining):
         claim(restarted)
-    restarted.drains.end(call("undrain_node"))
+    restarted.execute(undrain, call("undrain_node"))
     assert claim(restarted).uuid in restarted.snapshot().claims
     assert stored_state(MemoryStore(disk)).drain is None
 
 
 def test_another_drain_replaces_reason_and_deadline_and_keeps_the_beginning():
     tracker = tracker_on(MemoryStore())
-    tracker.drains.begin("new disks", DEADLINE, call("drain_node"))
+    tracker.execute(drain, call("drain_node"), "new disks", DEADLINE)
     first = tracker.snapshot().drain
-    tracker.drains.begin("new firmware", None, call("drain_node"))
-    drain = tracker.snapshot().drain
-    assert drain is not None and first is not None
-    assert (drain.reason, drain.deadline, drain.since) == ("new firmware", None, first.since)
+    tracker.execute(drain, call("drain_node"), "new firmware", None)
+    second = tracker.snapshot().drain
+    assert second is not None and first is not None
+    assert (second.reason, second.deadline, second.since) == ("new firmware", None, first.since)
 
 
 def test_repeated_drain_has_one_effect():
     tracker = tracker_on(MemoryStore())
     asked = call("drain_node")
-    tracker.drains.begin("new disks", None, asked)
-    tracker.drains.end(call("undrain_node"))
-    tracker.drains.begin("new disks", None, asked)  # a late repetition of the call
+    tracker.execute(drain, asked, "new disks", None)
+    tracker.execute(undrain, call("undrain_node"))
+    tracker.execute(drain, asked, "new disks", None)  # a late repetition of the call
     assert tracker.snapshot().drain is None
     with pytest.raises(ClaimConflict):
-        tracker.drains.end(call("undrain_node", asked.operation_id, digest="other"))
+        tracker.execute(undrain, call("undrain_node", asked.operation_id, digest="other"))
 
 
 def test_drain_and_its_end_are_events_with_the_change():
     state = replace(host(), revision=1)
-    begin = drain(state, NOON, "new disks", DEADLINE, call("drain_node")).change
+    begin = drain(state, call("drain_node"), NOON, "new disks", DEADLINE).change
     (began,) = notifications_of(state, begin)
     draining = state.fold(begin)
-    (ended,) = notifications_of(draining, undrain(draining, NOON, call("undrain_node")).change)
+    (ended,) = notifications_of(draining, undrain(draining, call("undrain_node"), NOON).change)
     assert (began.type, ended.type) == (NODE_DRAIN, NODE_UNDRAIN)
     assert isinstance(began.payload, DrainPayload)
     assert (began.payload.reason, began.payload.deadline) == ("new disks", DEADLINE)
     assert ended.payload == began.payload
-    assert not notifications_of(state, undrain(state, NOON, call("undrain_node")).change)
+    assert not notifications_of(state, undrain(state, call("undrain_node"), NOON).change)

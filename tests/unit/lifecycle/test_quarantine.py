@@ -28,7 +28,7 @@ ONE_GPU = {"pci_passthrough:alias": "gpu:1"}
 
 
 def quarantined(state, address, reason):
-    return state.fold(quarantine(state, address, reason, call(), NOON).change)
+    return state.fold(quarantine(state, call(), NOON, address, reason).change)
 
 
 def one_time_gpus():
@@ -68,12 +68,12 @@ def test_claim_keeps_a_device_that_is_quarantined():
 
 def test_repeated_quarantine_changes_nothing():
     state = quarantined(device_host(), GPU_0, "why")
-    assert not quarantine(state, GPU_0, "why", call(), NOON).change.devices
+    assert not quarantine(state, call(), NOON, GPU_0, "why").change.devices
 
 
 def test_unknown_device_is_an_error_that_names_it():
     with pytest.raises(PciDeviceNotFound, match=r"0000:99:00\.0"):
-        quarantine(device_host(), "0000:99:00.0", "why", call(), NOON)
+        quarantine(device_host(), call(), NOON, "0000:99:00.0", "why")
 
 
 def test_one_time_device_is_quarantined_in_the_change_that_frees_it():
@@ -83,7 +83,7 @@ def test_one_time_device_is_quarantined_in_the_change_that_frees_it():
     assert state.devices[GPU_0].quarantine == USED_ONCE
     state, other = built(state, "gpu:1")
     assert addresses(other) == [GPU_1]
-    refused = claims.build(state, request(extra_specs=ONE_GPU), call(), NOON)
+    refused = claims.instance_claim(state, call(), NOON, request(extra_specs=ONE_GPU))
     assert isinstance(refused, Refused)
     _, again = built(quarantined(state, GPU_0, None), "gpu:1")
     assert addresses(again) == [GPU_0]

@@ -25,14 +25,14 @@ from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, two_gpus_and_a_nic, vf
 
 
 def released(state, owner, uuids=None, **more):
-    decision = release_claims(state, owner, uuids, call("release"), NOON, **more)
+    decision = release_claims(state, call("release"), NOON, owner, uuids, **more)
     new = state.fold(decision.change)
     new.check()
     return new, decision
 
 
 def gave_back(state, owner, *devices, claim_uuid=None):
-    decision = give_back_devices(state, owner, devices, call("give_back"), NOON, claim_uuid)
+    decision = give_back_devices(state, call("give_back"), NOON, owner, devices, claim_uuid)
     new = state.fold(decision.change)
     new.check()
     return new, decision
@@ -86,9 +86,9 @@ def test_release_is_idempotent_and_may_precede_the_creation():
 def test_claim_of_another_owner_is_not_found():
     state, main = built(device_host())
     with pytest.raises(ClaimNotFound, match=main.uuid):
-        release_claims(state, uid(), [main.uuid], call(), NOON)
+        release_claims(state, call(), NOON, uid(), [main.uuid])
     with pytest.raises(ClaimNotFound, match=main.uuid):
-        give_back_devices(state, uid(), [GPU_0], call(), NOON, main.uuid)
+        give_back_devices(state, call(), NOON, uid(), [GPU_0], main.uuid)
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -139,7 +139,7 @@ def test_device_that_two_claims_share_is_given_back_by_one_or_both():
 def test_device_that_is_not_claimed_is_refused():
     state, main = built(device_host(), "gpu:1")
     with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_1}: the claims of .* have {GPU_0}$"):
-        give_back_devices(state, main.owner_id, [GPU_0, GPU_1], call(), NOON)
+        give_back_devices(state, call(), NOON, main.owner_id, [GPU_0, GPU_1])
 
 
 def test_device_for_one_use_is_quarantined():
@@ -157,4 +157,4 @@ def test_device_for_one_use_is_quarantined():
 def test_released_owner_may_claim_again():
     state, main = built(device_host())
     state, _ = released(state, main.owner_id)
-    assert claims.build(state, request(owner=main.owner_id), call(), NOON).claims
+    assert claims.instance_claim(state, call(), NOON, request(owner=main.owner_id)).claims

@@ -65,12 +65,12 @@ def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
     state = device_host(pci=policy(pmem=(PMEM,)))
     state, _ = after(
         state,
-        adopt_claim(state, stated(cpus=(2,), namespaces=["ns0"]), call("adopt"), NOON),
+        adopt_claim(state, call("adopt"), NOON, stated(cpus=(2,), namespaces=["ns0"])),
     )
     asked = stated(cpus=(2, 3), namespaces=["ns0", "ns1"])
     rest = without_units(asked, {("PCPU", "2"), ("RESOURCE", "ns0")})
     before = state.usage
-    state, claim = after(state, adopt_claim(state, rest, call("adopt"), NOON))
+    state, claim = after(state, adopt_claim(state, call("adopt"), NOON, rest))
     assert claim.units == {("PCPU", "3"), ("RESOURCE", "ns1")}
     assert (state.usage.vcpus - before.vcpus, state.usage.pcpus - before.pcpus) == (1, 1)
     assert state.usage.memory_mb - before.memory_mb == 1024

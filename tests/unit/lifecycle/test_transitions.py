@@ -13,7 +13,7 @@ from tests.support.hosts import NOON, call, host, request
 def building():
     """A state with one building claim, and the claim."""
     state = host()
-    granted = claims.build(state, request(), call(), NOON)
+    granted = claims.instance_claim(state, call(), NOON, request())
     return state.fold(granted.change), granted.claims[0]
 
 

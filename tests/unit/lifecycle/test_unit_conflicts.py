@@ -38,7 +38,7 @@ def with_orphan(active=True, **occupancy):
 
 
 def claim_of(asked):
-    return adopt_claim(device_host(pci=policy(pmem=(PMEM,))), asked, call(), NOON).claims[0]
+    return adopt_claim(device_host(pci=policy(pmem=(PMEM,))), call(), NOON, asked).claims[0]
 
 
 def held(state, asked):
@@ -63,7 +63,7 @@ def test_units_of_a_running_domain_without_a_claim_are_held_by_it(used, asked, e
 def test_several_domains_can_run_on_a_host_cpu_and_one_claim_holds_it():
     state = with_orphan(pcpus=frozenset({2, 3}))
     assert held(state, stated(cpus=(2, 3))) == []
-    state, claim = after(state, adopt_claim(state, stated(cpus=(3,)), call(), NOON))
+    state, claim = after(state, adopt_claim(state, call(), NOON, stated(cpus=(3,))))
     (unit,) = held_by_others(state, claim_of(stated(cpus=(2, 3))))
     assert (unit.kind, unit.name, unit.owner_id) == (PCPU, "3", claim.owner_id)
     assert str(unit) == f"host CPU 3 is held by claim {claim.uuid} of instance {claim.owner_id}"
@@ -71,7 +71,7 @@ def test_several_domains_can_run_on_a_host_cpu_and_one_claim_holds_it():
 
 def test_only_units_that_claims_of_others_hold_are_named_in_order():
     state = with_orphan(pcpus=frozenset({4}))
-    state, claim = after(state, adopt_claim(state, stated(cpus=(3, 2)), call(), NOON))
+    state, claim = after(state, adopt_claim(state, call(), NOON, stated(cpus=(3, 2))))
     units = [(PCPU, name) for name in ("4", "3", "2")]
     assert [each.name for each in held_by_claims(state, OTHER, units)] == ["2", "3"]
     assert held_by_claims(state, claim.owner_id, units) == ()
@@ -93,7 +93,7 @@ def test_unit_that_a_domain_holds_names_no_claim():
 
 def test_mediated_devices_of_one_parent_have_different_owners():
     state, _ = after(
-        device_host(), adopt_claim(device_host(), stated(resources=MDEVS[:1]), call(), NOON)
+        device_host(), adopt_claim(device_host(), call(), NOON, stated(resources=MDEVS[:1]))
     )
     assert held(state, stated(resources=MDEVS[1:])) == []
     assert held(state, stated(resources=MDEVS[:1])) == [(RESOURCE, MDEVS[0].identifier)]
@@ -102,7 +102,7 @@ def test_mediated_devices_of_one_parent_have_different_owners():
 
 def test_mediated_device_of_a_device_that_another_owner_has_as_a_whole():
     state, claim = after(
-        device_host(), adopt_claim(device_host(), stated(devices=[given(GPU_0)]), call(), NOON)
+        device_host(), adopt_claim(device_host(), call(), NOON, stated(devices=[given(GPU_0)]))
     )
     assert held(state, stated(resources=MDEVS[:1])) == [(PCI, GPU_0)]
     assert held(state, stated(claim.owner_id, resources=MDEVS[:1])) == []

@@ -248,6 +248,6 @@ def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated():
     allocated = {NODE.uuid: {"MEMORY_MB": 128, "DISK_GB": 3}}
     allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}
     state, claim = after(
-        host(), claims.build(host(), replace(asked, allocations=allocations), call(), NOON)
+        host(), claims.instance_claim(host(), call(), NOON, replace(asked, allocations=allocations))
     )
     assert consumer_allocations(state, claim.owner_id) == allocated

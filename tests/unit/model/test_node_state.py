@@ -23,7 +23,7 @@ from tests.support.hosts import (
 
 
 def with_claim(state, asked):
-    decision = claims.build(state, asked, call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, asked)
     return state.fold(decision.change)
 
 

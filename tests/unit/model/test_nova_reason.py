@@ -15,7 +15,7 @@ from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
 
 
 def refused(state, asked):
-    decision = claims.build(state, asked, call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, asked)
     assert isinstance(decision, Refused)
     return [reason.as_dict() for reason in decision.reasons]
 

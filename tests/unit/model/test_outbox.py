@@ -43,7 +43,7 @@ def test_a_claim_has_its_row_in_the_same_change(manage):
 
 def test_there_are_no_rows_unless_the_agent_manages_allocations():
     node = Host()
-    node.end(node.build())
+    node.release(node.build())
     assert not node.state.outbox
 
 
@@ -62,7 +62,7 @@ def test_only_changes_of_allocations_have_rows():
 def test_a_release_has_a_row_although_the_claim_is_gone():
     node = drained()
     (claim,) = node.state.claims_of(GUEST)
-    node.end(claim)
+    node.release(claim)
     assert set(node.state.outbox) == {GUEST}
     assert consumer_allocations(node.state, GUEST) == {}
 
@@ -71,7 +71,7 @@ def test_a_row_that_changed_again_has_the_later_revision():
     node = Host(managing())
     claim = node.build()
     first = node.state.outbox[GUEST].revision
-    node.end(claim)
+    node.release(claim)
     assert node.state.outbox[GUEST].revision > first
 
 
@@ -98,7 +98,7 @@ def test_a_resize_on_one_host_has_rows_of_both_consumers_at_each_change():
 
 def test_an_end_of_a_move_that_is_unknown_here_has_no_row():
     node = drained()
-    node.moved(moves.drop_move_claim_at_dest, "drop_move_claim_at_dest", facts(), GUEST)
+    node.granted(moves.drop_move_claim_at_dest, GUEST, facts())
     assert not node.state.outbox
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import activate_claim, instance_claim, renew_claim
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
@@ -62,8 +63,8 @@ def test_a_claim_is_one_request_and_its_row_is_removed_later(setup):
 def test_no_change_is_no_request(setup):
     made = claim(setup.tracker)
     setup.turn()
-    setup.tracker.renew_claim(made.uuid, call("renew_claim"))
-    setup.tracker.activate_claim(made.uuid, call("activate_claim"))
+    setup.tracker.change(renew_claim, call("renew_claim"), made.uuid)
+    setup.tracker.change(activate_claim, call("activate_claim"), made.uuid)
     assert setup.turn() == setup.turn(GATHER) == setup.turn(3600) == []
 
 
@@ -351,7 +352,7 @@ def test_a_request_carries_the_id_of_the_call_that_caused_it():
     setup = OutboxSetup(api=api)
     setup.turn()
     caller = f"req-{uid()}"
-    setup.tracker.instance_claim(request(), replace(call(), request_id=caller))
+    setup.tracker.create(instance_claim, replace(call(), request_id=caller), request())
     setup.turn()
     assert api.callers == [caller]
 
@@ -362,7 +363,7 @@ def test_a_guest_with_encrypted_memory_leaves_no_context_allocated():
     agent.world.topology = replace(TOPOLOGY, mem_encryption=(SEV,))
     agent.audit()
     agent.publish()
-    made = agent.tracker.instance_claim(encrypted(), agent.next_call("instance_claim"))
+    made = agent.tracker.create(instance_claim, agent.next_call("instance_claim"), encrypted())
     settle(agent)
     assert agent.usage()["MEM_ENCRYPTION_CONTEXT"] == 1
     agent.release(made)

@@ -32,7 +32,7 @@ def test_each_model_of_encryption_has_a_provider_named_as_in_nova():
 
 def test_contexts_in_use_without_a_claim_are_reserved():
     state = with_claims(sev_host(), (), (orphan(),))
-    decision = claims.build(state, encrypted(), call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, encrypted())
     state = state.fold(decision.change)
     record = encrypting(state)["amd_sev"].inventories["MEM_ENCRYPTION_CONTEXT"]
     assert (record.total, record.reserved) == (2, 1)
@@ -40,7 +40,7 @@ def test_contexts_in_use_without_a_claim_are_reserved():
 
 def test_contexts_of_claims_stay_when_the_host_has_lost_the_encryption():
     state = sev_host()
-    state = state.fold(claims.build(state, encrypted(), call(), NOON).change)
+    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
     state = replace(state, topology=replace(TOPOLOGY, mem_encryption=()))
     found = encrypting(state)
     assert "amd_sev_es" not in found

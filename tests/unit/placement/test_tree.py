@@ -456,12 +456,12 @@ def test_the_agent_grants_the_dedicated_cpus_that_placement_grants(held):
     number = most_that_placement_grants(root(held), "PCPU", allocated)
     if number:
         wanted = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
-        assert isinstance(claims.build(held, wanted, call(), NOON), Granted)
+        assert isinstance(claims.instance_claim(held, call(), NOON, wanted), Granted)
 
 
 def test_begin_and_end_of_a_drain_affect_the_tree():
-    begun = draining.drain(state(), NOON, "new disks", None, call()).change
+    begun = draining.drain(state(), call(), NOON, "new disks", None).change
     drained = state().fold(begun)
     assert affects_tree(drained, [begun])
-    ended = draining.undrain(drained, NOON, call()).change
+    ended = draining.undrain(drained, call(), NOON).change
     assert affects_tree(drained.fold(ended), [ended])

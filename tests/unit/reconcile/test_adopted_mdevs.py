@@ -63,7 +63,7 @@ def read(mdevs=(THEIRS,), *, active: bool = True) -> GuestLayout:
 
 
 def adopted(state: NodeState, layout: GuestLayout, *, shut_off: bool = False):
-    granted = adopt(state, OWNER, layout, None, call("adopt_domain"), NOON, shut_off=shut_off)
+    granted = adopt(state, call("adopt_domain"), NOON, OWNER, layout, None, shut_off=shut_off)
     after = state.fold(granted.change)
     after.check()
     return after, granted.claims[0]
@@ -88,7 +88,7 @@ def test_the_other_instances_of_the_device_stay_available():
     state, _ = adopted(orphaned(), read())
     for _ in range(3):
         state, _ = built(state, extra_resource={"VGPU": 1})
-    refused = claims.build(state, request(extra_resource={"VGPU": 1}), call(), NOON)
+    refused = claims.instance_claim(state, call(), NOON, request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in refused.reasons] == [0]
 
 
@@ -122,7 +122,7 @@ def test_one_in_use_takes_the_place_of_a_free_one_within_max_instances():
     assert plan(state, look(state), set()) == ()
     state, _ = built(state, extra_resource={"VGPU": 1})
     assert not absent(audited(state, look(state)))
-    refused = claims.build(state, request(extra_resource={"VGPU": 1}), call(), NOON)
+    refused = claims.instance_claim(state, call(), NOON, request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in refused.reasons] == [0]
 
 

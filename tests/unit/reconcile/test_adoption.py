@@ -56,7 +56,7 @@ def read(
 def adopted(found: GuestLayout, flavor: Flavor | None = None) -> tuple[NodeState, Claim]:
     """The state after the adoption, every invariant checked, and the claim."""
     before = with_orphans(state(), found)
-    granted = adopt(before, UUID, found, flavor, call("adopt_domain"), NOON)
+    granted = adopt(before, call("adopt_domain"), NOON, UUID, found, flavor)
     after = before.fold(granted.change)
     after.check()
     assert not [*orphans(after), *drifts(after), *absent(after)]
@@ -71,7 +71,7 @@ def adopted(found: GuestLayout, flavor: Flavor | None = None) -> tuple[NodeState
 def refused(found: GuestLayout | None, among: NodeState | None = None) -> str:
     before = among or with_orphans(state(), *([found] if found else []))
     with pytest.raises(DomainNotAdoptable) as error:
-        adopt(before, UUID, found, None, call("adopt_domain"), NOON)
+        adopt(before, call("adopt_domain"), NOON, UUID, found, None)
     return error.value.message
 
 
@@ -120,7 +120,7 @@ def test_isolated_cpus_keep_their_idle_siblings(policy: str, kept: set[int]):
     )
     for others, expected in (((), kept), ((other,), kept - {5})):
         before = with_orphans(state(), guest, *others)
-        granted = adopt(before, UUID, guest, None, call("adopt_domain"), NOON)
+        granted = adopt(before, call("adopt_domain"), NOON, UUID, guest, None)
         after, (claim,) = before.fold(granted.change), granted.claims
         after.check()
         assert claim.numa_topology is not None
@@ -152,7 +152,7 @@ def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
 def test_vcpus_that_share_cpus_keep_them():
     found = read("<vcpu cpuset='0-1'>2</vcpu>")
     before = with_orphans(state(), found)
-    granted = adopt(before, UUID, found, None, call(), NOON)
+    granted = adopt(before, call(), NOON, UUID, found, None)
     claim, after = granted.claims[0], before.fold(granted.change)
     assert claim.numa_topology is not None
     assert claim.numa_topology.shared_pcpus == frozenset({0, 1})
@@ -166,11 +166,11 @@ def test_the_emulator_keeps_its_dedicated_cpu():
     )
     found = read(parts)
     before = with_orphans(state(), found)
-    claim = adopt(before, UUID, found, None, call(), NOON).claims[0]
+    claim = adopt(before, call(), NOON, UUID, found, None).claims[0]
     assert claim.numa_topology is not None
     assert claim.numa_topology.cells[0].cpuset_reserved == frozenset({6})
     assert claim.pcpus == 3
-    assert not drifts(before.fold(adopt(before, UUID, found, None, call(), NOON).change))
+    assert not drifts(before.fold(adopt(before, call(), NOON, UUID, found, None).change))
 
 
 def test_devices_are_those_of_the_domain_for_the_alias_of_its_flavor():
@@ -262,7 +262,7 @@ def test_the_flavor_of_the_call_goes_before_that_of_the_metadata():
 
 def test_the_history_begins_with_the_adoption():
     found = read()
-    granted = adopt(with_orphans(state(), found), UUID, found, None, call(), NOON)
+    granted = adopt(with_orphans(state(), found), call(), NOON, UUID, found, None)
     (event,) = granted.change.events
     assert (event.action, event.before) == ("adopt", None)
 
@@ -362,9 +362,9 @@ def test_a_domain_of_which_something_was_unknown_at_the_last_audit_is_refused():
 def test_of_two_domains_with_one_pinned_cpu_the_second_stays_an_orphan():
     first, second = (read(pinned_parts(0, [2, 3], 1024), uuid=each) for each in (UUID, uid(78)))
     before = with_orphans(state(), first, second)
-    after = before.fold(adopt(before, UUID, first, None, call(), NOON).change)
+    after = before.fold(adopt(before, call(), NOON, UUID, first, None).change)
     with pytest.raises(DomainNotAdoptable, match=r"PCPU [23] has two owners"):
-        adopt(after, uid(78), second, None, call(), NOON)
+        adopt(after, call(), NOON, uid(78), second, None)
     assert [each.domain_uuid for each in orphans(after)] == [uid(78)]
 
 
@@ -372,12 +372,12 @@ def test_a_domain_with_a_claim_is_a_conflict():
     found = read()
     after, claim = adopted(found)
     with pytest.raises(ClaimConflict, match=claim.uuid):
-        adopt(after, UUID, found, None, call(), NOON)
+        adopt(after, call(), NOON, UUID, found, None)
 
 
 def test_a_host_that_was_never_observed_is_not_ready():
     with pytest.raises(NodeNotReady):
-        adopt(host(None), UUID, read(), None, call(), NOON)
+        adopt(host(None), call(), NOON, UUID, read(), None)
 
 
 def test_extra_specs_of_adopted_flavors_are_valid():
@@ -390,6 +390,6 @@ def test_an_operation_id_that_names_another_claim_is_refused():
     first, found = read(uuid=uid(78)), read()
     before = with_orphans(state(), first, found)
     used = call("adopt_domain")
-    before = before.fold(adopt(before, uid(78), first, None, used, NOON).change)
+    before = before.fold(adopt(before, used, NOON, uid(78), first, None).change)
     with pytest.raises(ClaimConflict, match=used.operation_id):
-        adopt(before, UUID, found, None, used, NOON)
+        adopt(before, used, NOON, UUID, found, None)

@@ -104,7 +104,7 @@ def test_guests_that_stay_as_they_are_cost_little():
     state = host(cpu_allocation_ratio=100, ram_allocation_ratio=100)
     for number, each in enumerate(domains):
         asked = call(operation_id=uid(1000 + number))
-        built = claims.build(state, request(2, 1024, owner=each.uuid), asked, NOON)
+        built = claims.instance_claim(state, asked, NOON, request(2, 1024, owner=each.uuid))
         state = state.fold(built.change)
     agreement, observation = Agreement(), seen(*domains)
     state, _ = audited(state, observation)

@@ -13,11 +13,11 @@ from tests.support.hosts import NOON, call, uid
 
 
 def released(state):
-    return state.fold(claims.end(state, CLAIM, "release", call("release_claim"), NOON).change)
+    return state.fold(claims.release_claim(state, call("release_claim"), NOON, CLAIM).change)
 
 
 def renewed(state):
-    return state.fold(claims.renew(state, CLAIM, call("renew_claim"), NOON).change)
+    return state.fold(claims.renew_claim(state, call("renew_claim"), NOON, CLAIM).change)
 
 
 def test_step_is_skipped_if_its_owner_was_touched_since_the_base():

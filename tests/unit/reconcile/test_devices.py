@@ -329,7 +329,7 @@ def test_inventory_never_exceeds_what_a_device_can_make():
         after = audited(state, seen(state, devices=[with_type(free)], mdevs=there))
         assert absent(after) == ()
         after, _ = built(after, extra_resource={"VGPU": 1})
-        again = claims.build(after, request(extra_resource={"VGPU": 1}), call(), NOON)
+        again = claims.instance_claim(after, call(), NOON, request(extra_resource={"VGPU": 1}))
         assert [reason.available for reason in again.reasons] == [0]
 
 
@@ -341,7 +341,9 @@ def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
     theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
     state = audited(state, seen(state, devices=[with_type(1)], mdevs=[theirs]))
     assert [drift.owner_id for drift in absent(state)] == [second.owner_id]
-    again = claims.build(released(state, first), request(extra_resource={"VGPU": 1}), call(), NOON)
+    again = claims.instance_claim(
+        released(state, first), call(), NOON, request(extra_resource={"VGPU": 1})
+    )
     assert [reason.available for reason in again.reasons] == [0]
 
 
@@ -408,7 +410,9 @@ def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
     assert (found.resource, found.problem) == (f"{PMEM.resource_class} ns0", ABSENT)
     _, other = built(state, extra_specs={"hw:pmem": "4GB"})
     assert [each.identifier for each in other.resources] == ["ns1"]
-    refused = claims.build(state, request(extra_specs={"hw:pmem": "4GB,4GB"}), call(), NOON)
+    refused = claims.instance_claim(
+        state, call(), NOON, request(extra_specs={"hw:pmem": "4GB,4GB"})
+    )
     assert [(r.requested, r.available) for r in refused.reasons] == [(2, 1)]
 
 

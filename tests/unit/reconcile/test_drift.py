@@ -56,7 +56,7 @@ def test_nothing_is_absent_on_a_host_that_was_never_observed():
 
 def test_encryption_that_the_host_does_not_support_any_more_is_absent():
     state = sev_host(SEV)
-    state = state.fold(claims.build(state, encrypted(), call(), NOON).change)
+    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
     assert lines(state) == []
     (line,) = lines(replace(state, topology=TOPOLOGY))
     assert line[2:] == ("MEM_ENCRYPTION_CONTEXT amd-sev", ABSENT)
@@ -69,7 +69,7 @@ def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
 
 def test_orphans_drift_and_suspects_are_distinguished():
     owner, foreign = uid(), uid()
-    decision = claims.build(host(), request(2, 100, owner=owner), call(), NOON)
+    decision = claims.instance_claim(host(), call(), NOON, request(2, 100, owner=owner))
     state = with_domain_usage(host().fold(decision.change), owner, 3, 100)
     state = with_domain_usage(state, foreign)
     (claim,) = state.claims.values()

@@ -154,7 +154,9 @@ def test_element_that_cannot_be_read_may_be_something_that_the_claim_has_not():
 
 def test_what_is_unknown_of_a_guest_is_not_missing():
     state = host(numa=PINNING)
-    built = claims.build(state, request(2, 1024, owner=OWNER, extra_specs=PINNED), call(), NOON)
+    built = claims.instance_claim(
+        state, call(), NOON, request(2, 1024, owner=OWNER, extra_specs=PINNED)
+    )
     unknown = Occupancy(pcpus=frozenset({0}), unknown=frozenset({HostResource.CPUS}))
     after, _ = audited(state.fold(built.change), seen(replace(domain(), occupancy=unknown)))
     assert [(each.resource, each.observed) for each in drifts(after)] == [
@@ -188,7 +190,7 @@ def test_drift_counts_until_the_difference_ends():
 
 def test_release_of_a_drifting_claim_leaves_foreign_usage():
     drifted, _ = audited(active(), seen(domain(vcpus=5)))
-    ended = claims.end(drifted, CLAIM, "release", call("release_claim"), NOON)
+    ended = claims.release_claim(drifted, call("release_claim"), NOON, CLAIM)
     assert drifted.fold(ended.change).usage.vcpus == 5
 
 

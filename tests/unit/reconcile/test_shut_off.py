@@ -40,7 +40,7 @@ def read(*parts: str, uuid: str = OFF, active: bool = False, **sizes) -> GuestLa
 
 
 def adopted(before: NodeState, found: GuestLayout):
-    granted = adopt(before, OFF, found, None, call("adopt_domain"), NOON, shut_off=True)
+    granted = adopt(before, call("adopt_domain"), NOON, OFF, found, None, shut_off=True)
     after = before.fold(granted.change)
     after.check()
     return after, granted.claims[0]
@@ -83,7 +83,7 @@ def test_what_a_claim_has_is_not_taken_from_it():
     off = read(devices=hostdev(GPU_0), vcpus=1)
     before = with_orphans(state(), off)
     specs = {"pci_passthrough:alias": "gpu:2"}
-    granted = claims.build(before, request(extra_specs=specs), call(), NOON)
+    granted = claims.instance_claim(before, call(), NOON, request(extra_specs=specs))
     with pytest.raises(DomainNotAdoptable, match=f"PCI device {GPU_0}, which"):
         adopted(before.fold(granted.change), off)
 
@@ -108,4 +108,4 @@ def test_without_leave_it_stays_an_orphan():
     off = read()
     before = with_orphans(state(), off)
     with pytest.raises(DomainNotAdoptable, match="--shut-off"):
-        adopt(before, OFF, off, None, call(), NOON)
+        adopt(before, call(), NOON, OFF, off, None)

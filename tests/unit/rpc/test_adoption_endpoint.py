@@ -2,7 +2,13 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, DomainNotAdoptable, HypervisorUnavailable, NodeDraining
+from rtagent.errors import (
+    ClaimConflict,
+    DomainNotAdoptable,
+    HypervisorUnavailable,
+    NodeDraining,
+    StoreUnavailable,
+)
 from rtagent.reconcile.drift import orphans
 from tests.support.hosts import uid
 from tests.support.rpc import ORPHAN, Agent, operation
@@ -50,6 +56,14 @@ def test_without_the_hypervisor_nothing_is_adopted(agent: Agent):
     agent.hypervisor.lost = True
     with pytest.raises(HypervisorUnavailable):
         agent.invoke("adopt_domain", domain_uuid=ORPHAN, **operation())
+
+
+def test_a_test_of_an_adoption_fails_while_claims_cannot_be_made(agent: Agent):
+    agent.start_orphan()
+    agent.store.fail(StoreUnavailable, times=None)
+    for method, more in (("adopt_domain", operation()), ("test_adoption", {})):
+        with pytest.raises(StoreUnavailable):
+            agent.invoke(method, domain_uuid=ORPHAN, **more)
 
 
 def test_a_drained_node_adopts_nothing_and_a_test_says_so(agent: Agent):

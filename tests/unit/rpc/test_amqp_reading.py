@@ -9,7 +9,7 @@ from struct import pack
 import pytest
 from amqp.exceptions import UnexpectedFrame
 
-from rtagent.rpc.amqp_reading import PART, FrameSocket
+from rtagent.rpc.amqp_frames import PART, FrameSocket
 
 LARGE = b"x" * (2 * PART)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rtagent.embedded import SystemClock
 from rtagent.ports import NullReporter
-from rtagent.rpc.call_monitor import CallMonitor
+from rtagent.rpc.incoming import CallMonitor
 from tests.support.interpreter import no_threads
 
 

@@ -170,7 +170,7 @@ def test_limits_and_extra_resources_reach_the_decision(agent: Agent):
 
 def test_only_creating_calls_need_a_ready_node(agent: Agent):
     claim = agent.invoke("instance_claim", **build())
-    agent.tracker.suspend_creation(NodeNotReady())
+    agent.tracker.creation.suspend(NodeNotReady())
     for name in ("instance_claim", "test_claim"):
         arguments = build()
         if name == "test_claim":

@@ -66,7 +66,7 @@ def test_repeated_refusals_do_not_grow_the_traceback(agent: Agent):
             agent.invoke("instance_claim", **build())
         return len(refused.traceback)
 
-    agent.tracker.suspend_creation(NodeNotReady())
+    agent.tracker.creation.suspend(NodeNotReady())
     assert frames_of_a_refusal() == frames_of_a_refusal()
 
 

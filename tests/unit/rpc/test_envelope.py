@@ -14,7 +14,7 @@ from rtagent.rpc.envelope import (
     MAX_REPORT,
     MAX_VALUES,
     REASONS,
-    Refused,
+    RefusedMessage,
     check,
     check_delivery,
 )
@@ -30,7 +30,7 @@ def body(text: str | None = None, **fields: Any) -> bytes:
 
 
 def reason(body: bytes, properties: dict[str, Any] = JSON) -> str:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedMessage) as refused:
         check(body, properties)
     assert str(refused.value) == REASONS[refused.value.reason]
     return refused.value.reason
@@ -100,7 +100,7 @@ def test_messages_that_no_topic_permission_has_judged_are_refused(
     exchange: str, routing_key: str, bound_to: str, properties: dict[str, Any]
 ):
     delivery = {"exchange": exchange, "routing_key": routing_key}
-    with pytest.raises(Refused, match="may write") as refused:
+    with pytest.raises(RefusedMessage, match="may write") as refused:
         check_delivery(QUEUE, delivery, properties, bound_to, fanout=bound_to == FANOUT)
     assert refused.value.reason == "exchange"
 
@@ -109,7 +109,7 @@ def test_large_messages_are_refused():
     assert check(body(args={"a": "x" * (MAX_BODY - 1000)}), JSON)
     assert reason(body(args={"a": "x" * MAX_BODY})) == "size"
     assert check(body(args={"a": "x" * MAX_BODY}), JSON, MAX_REPORT)
-    with pytest.raises(Refused, match=str(MAX_REPORT)):
+    with pytest.raises(RefusedMessage, match=str(MAX_REPORT)):
         check(body(args={"a": "x" * MAX_REPORT}), JSON, MAX_REPORT)
     assert check(body(args={"a": [0] * (MAX_VALUES - 100)}), JSON)
     assert reason(body(args={"a": [0] * MAX_VALUES})) == "values"

@@ -13,7 +13,7 @@ from rtagent.errors import (
     RestoreNotFound,
     StoreRestored,
 )
-from rtagent.rpc.method import Arguments
+from rtagent.model.request import Arguments
 from rtagent.rpc.node_endpoint import NodeEndpoint
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration

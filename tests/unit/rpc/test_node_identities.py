@@ -13,7 +13,7 @@ from rtagent.db.schema import compute_nodes, metadata
 from rtagent.errors import InvalidRequest
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.node_identities import MAX_NODES, NodeIdentities
-from rtagent.rpc.trust.caller import Caller
+from rtagent.rpc.trust.access import Caller
 from rtagent.scheduler.report_documents import DeleteInstanceInfo, UpdateHostState
 from tests.support.host_states import node_named
 from tests.support.hosts import NOON, ManualClock, uid

@@ -25,7 +25,7 @@ FACTS = HostFacts(base=Position(epoch=1, revision=1), version=1, seen=0.0)
 
 
 def built(state, asked):
-    return state.fold(claims.build(state, asked, call(), NOON).change)
+    return state.fold(claims.instance_claim(state, call(), NOON, asked).change)
 
 
 def test_quantities_are_those_of_the_nodes_record():

@@ -105,7 +105,7 @@ def test_a_device_of_two_claims_of_one_owner_is_taken_out_once():
     move = MoveRequest(
         build=wants("gpu:1", claim.owner_id), migration="resize", old_flavor=claim.flavor
     )
-    state = state.fold(move_claim(state, move, call("resize_claim"), NOON).change)
+    state = state.fold(move_claim(state, call("resize_claim"), NOON, move).change)
     assert [devices(each) for each in state.claims_of(claim.owner_id)] == [[GPU_0], [GPU_0]]
     assert report_of(state, "").usage.devices == (GPU_0,)
     theirs = own(state, claim.owner_id)
@@ -201,7 +201,7 @@ def test_an_owner_counts_once_also_with_an_assumed_claim(reuse):
 
     bigger = request(4, root_gb=20, owner=claim.owner_id)
     move = MoveRequest(build=bigger, migration="resize", old_flavor=claim.flavor)
-    change = move_claim(state, move, call("resize_claim"), NOON).change
+    change = move_claim(state, call("resize_claim"), NOON, move).change
     after = state.fold(change)
     assert theirs.fold(change).usage == after.usage
     # The order does not matter: the assumed claim may be there first.

@@ -5,6 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import instance_claim
 from rtagent.errors import ConfigError, HypervisorUnavailable, NodeNotReady, StoreUnavailable
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions
 from rtagent.model.policy import NumaPolicy, Policy
@@ -47,11 +48,11 @@ def causes(world):
 
 def test_first_good_audit_opens_the_admission_once(world, audits):
     with pytest.raises(NodeNotReady):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
     rests = [audits.turn(), audits.turn()]
 
-    assert world.tracker.instance_claim(request(), call())
+    assert world.tracker.create(instance_claim, call(), request())
     assert world.events.seen == ["ready"]
     assert rests == [Rest(at_least=GAP, at_most=60.0)] * 2
     assert audits.age == 0.0
@@ -87,13 +88,13 @@ def test_no_claim_is_granted_while_the_topology_is_unknown(world, audits):
     world.hypervisor.topology = None
     audits.turn()
     with pytest.raises(NodeNotReady, match="the host's topology is not known yet"):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
     world.hypervisor.topology = TOPOLOGY
     audits.turn()
 
     assert world.events.seen == ["ready"]
-    assert world.tracker.instance_claim(request(), call())
+    assert world.tracker.create(instance_claim, call(), request())
 
 
 def test_incomplete_audit_is_repeated_with_back_off(world, audits):
@@ -118,7 +119,7 @@ def test_claims_are_refused_after_an_incomplete_audit(world, audits):
 def test_audit_that_skips_a_domain_is_repeated_at_once(world, audits):
     def touch(step):
         if step == "finish":
-            world.tracker.instance_claim(request(owner=uid(1)), call())
+            world.tracker.create(instance_claim, call(), request(owner=uid(1)))
 
     audits.turn()
     world.hypervisor.start_domain(uid(1), 1, 64)
@@ -141,7 +142,7 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
     rests = [audits.turn() for _ in range(3)]
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
     assert world.notes.parts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
     assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert world.events.seen == ["lost"]
@@ -151,7 +152,7 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
 
     assert world.events.seen == ["lost", "ready"]
     assert causes(world) == "return"
-    assert world.tracker.instance_claim(request(), call())
+    assert world.tracker.create(instance_claim, call(), request())
 
 
 def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, audits):
@@ -186,7 +187,7 @@ def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
     (error,) = world.events.errors
     assert "is another now: if that is intended, start again" in str(error)
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
 
 def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
@@ -195,7 +196,7 @@ def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
     world.bus.publish(HypervisorEvent(name="connection"))
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
     assert world.events.seen == ["ready", "lost"]
 
 
@@ -209,7 +210,7 @@ def test_audit_that_began_before_a_loss_does_not_open_the_admission(world, audit
     audits.turn()
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
     world.hypervisor.between = lambda _: None
     audits.turn()
@@ -220,7 +221,7 @@ def test_audit_that_began_before_a_loss_does_not_open_the_admission(world, audit
 
 def test_leases_restart_when_the_hypervisor_is_back(world, audits):
     audits.turn()
-    claim = world.tracker.instance_claim(request(), call())
+    claim = world.tracker.create(instance_claim, call(), request())
     world.hypervisor.lost = True
     audits.turn()
     world.clock.advance(world.tracker.snapshot().policy.claim_expiry_time + 1)
@@ -235,7 +236,7 @@ def test_leases_restart_when_the_hypervisor_is_back(world, audits):
 
 def test_leases_restart_and_the_host_is_audited_when_the_store_is_back(world, audits):
     audits.turn()
-    world.tracker.instance_claim(request(), call())
+    world.tracker.create(instance_claim, call(), request())
     world.clock.advance(world.tracker.snapshot().policy.claim_expiry_time + 1)
 
     world.bus.publish(StoreReturned())
@@ -274,7 +275,7 @@ def test_admission_stays_closed_while_the_policy_does_not_fit_the_host(world, au
     assert world.events.seen == []
     assert [type(error) for error in world.events.errors] == [ConfigError]
     with pytest.raises(NodeNotReady):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
     world.tracker.set_policy(Policy())
     audits.turn()

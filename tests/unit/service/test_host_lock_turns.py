@@ -5,7 +5,7 @@ import pytest
 from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.rpc.claim_endpoint import ClaimChange
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
-from rtagent.rpc.host_lock import Attempt, Outcome
+from rtagent.rpc.host_lock import Attempt, LockOutcome
 from rtagent.service.loop import every
 from rtagent.service.rpc_service import PATIENCE, RECONNECT, RETRY, TRUST, HostLockTurns, RpcHealth
 from tests.support.hosts import uid
@@ -15,11 +15,11 @@ ME, OTHER = (
 )
 #: A call for a claim that is not here.
 UNKNOWN = ClaimChange(operation_id=uid(), claim_uuid=uid())
-HELD = Outcome(attempt=Attempt.HELD)
-SILENT = Outcome(attempt=Attempt.TAKEN)
-ANSWERED = Outcome(attempt=Attempt.TAKEN, holder=OTHER)
-AWAY = Outcome(attempt=Attempt.UNREACHABLE, why="connection refused")
-REFUSED = Outcome(attempt=Attempt.REFUSED, why="no permission")
+HELD = LockOutcome(attempt=Attempt.HELD)
+SILENT = LockOutcome(attempt=Attempt.TAKEN)
+ANSWERED = LockOutcome(attempt=Attempt.TAKEN, holder=OTHER)
+AWAY = LockOutcome(attempt=Attempt.UNREACHABLE, why="connection refused")
+REFUSED = LockOutcome(attempt=Attempt.REFUSED, why="no permission")
 
 
 class Lock:
@@ -28,7 +28,7 @@ class Lock:
     def __init__(self) -> None:
         self.outcome, self.held = HELD, False
 
-    def take(self) -> Outcome:
+    def take(self) -> LockOutcome:
         self.held = self.outcome is HELD
         return self.outcome
 
@@ -52,7 +52,7 @@ class Site:
     def _start(self) -> None:
         self.started = self.health.starting = True
 
-    def turn(self, outcome: Outcome):
+    def turn(self, outcome: LockOutcome):
         self.lock.outcome = outcome
         return self.turns.turn()
 
@@ -63,7 +63,7 @@ class Site:
     def releases(self) -> bool:
         """Whether a release of an unknown claim would be done."""
         try:
-            self.duplicates.check(UNKNOWN, self.world.tracker.snapshot())
+            self.duplicates.check(self.world.tracker.snapshot, UNKNOWN)
         except (NodeNotReady, DuplicateHost):
             return False
         return True

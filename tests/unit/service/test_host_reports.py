@@ -6,6 +6,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import CommitUnknown, InvalidRequest, StoreUnavailable
 from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
@@ -80,7 +81,7 @@ class Reporting:
         return self.world.tracker.snapshot()
 
     def claim(self, owner=None, **arguments):
-        return self.world.tracker.instance_claim(request(owner=owner, **arguments), call())
+        return self.world.tracker.create(instance_claim, call(), request(owner=owner, **arguments))
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_change_is_reported_with_its_instances(reporting):
 
 def test_changes_of_one_interval_are_one_report(reporting):
     claims = [reporting.claim() for _ in range(3)]
-    reporting.world.tracker.release_claim(claims[0].uuid, call("release_claim"))
+    reporting.world.tracker.execute(release_claim, call("release_claim"), claims[0].uuid)
     assert reporting.woken == 1
     assert reporting.reports.turn().at_least == INTERVAL
     (update, arguments), last = reporting.schedulers.got()
@@ -158,12 +159,12 @@ def test_instances_that_left_are_named_or_the_list_is_sent(reporting):
     claims = [reporting.claim() for _ in range(MAX_REMOVED + 2)]
     reporting.turn()
     for claim in claims[:1]:
-        reporting.world.tracker.release_claim(claim.uuid, call("release_claim"))
+        reporting.world.tracker.execute(release_claim, call("release_claim"), claim.uuid)
     (delete, arguments), last = reporting.turn()
     assert (delete, arguments["instance_uuid"]) == ("delete_instance_info", claims[0].owner_id)
     assert arguments["revision"] == report_in([last]).instances_revision == 3
     for claim in claims[1:]:
-        reporting.world.tracker.release_claim(claim.uuid, call("release_claim"))
+        reporting.world.tracker.execute(release_claim, call("release_claim"), claim.uuid)
     (sync, arguments), last = reporting.turn()
     assert instances_from(sync, arguments["instances"]) == ()
     assert arguments["revision"] == report_in([last]).instances_revision == 4

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import StoreUnavailable
 from rtagent.service.housekeeping import INTERVAL, RETRY, Housekeeping
 from rtagent.service.loop import every
@@ -20,8 +21,8 @@ def test_operations_are_purged_after_their_retention(world, housekeeping):
     world.auditor.run("start")
     world.admission.open()
     asked = call()
-    claim = world.tracker.instance_claim(request(), asked)
-    world.tracker.release_claim(claim.uuid, call("release_claim"))
+    claim = world.tracker.create(instance_claim, asked, request())
+    world.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
     housekeeping.turn()  # notes what there is
     world.clock.advance(100)

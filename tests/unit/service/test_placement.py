@@ -49,7 +49,7 @@ class Waiting:
     def __init__(self, world, state_path) -> None:
         world.node.auditor.run("start")
         self.tracker, self.admission, self.bus = world.tracker, world.admission, world.bus
-        self.tracker.suspend_creation(None)
+        self.tracker.creation.suspend(None)
         manage(self.tracker, "strict")
         now = world.settings.current
         options = replace(now.placement, manage_allocations="strict", allocation_timeout=LONG)

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import instance_claim
 from rtagent.errors import StoreUnavailable
 from rtagent.model.policy import Policy
 from rtagent.service.recovery import Recovery
@@ -22,7 +23,7 @@ def go_down(world) -> None:
     """The store fails, and a call has noticed it."""
     world.store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
     with pytest.raises(StoreUnavailable):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
 
 def test_tracker_is_recovered_with_back_off(world, recovery):
@@ -35,7 +36,7 @@ def test_tracker_is_recovered_with_back_off(world, recovery):
     recovery.turn()
 
     assert world.events.seen == ["returned"]
-    assert world.tracker.instance_claim(request(), call())
+    assert world.tracker.create(instance_claim, call(), request())
 
 
 def test_store_that_is_slow_to_fail_is_given_time(world, recovery):
@@ -113,7 +114,7 @@ def woken(world) -> list[None]:
 
 def test_thread_rests_until_something_happens(world, recovery):
     wakeups = woken(world)
-    world.tracker.instance_claim(request(), call())
+    world.tracker.create(instance_claim, call(), request())
     assert not wakeups
     assert recovery.turn().at_most > 1
 
@@ -142,5 +143,5 @@ def test_changes_wake_the_thread_if_provider_files_depend_on_the_state(world, re
     wakeups = woken(world)
     files = provider_files(tmp_path / "files", entry({"uuid": NODE.uuid}, {CLASS: {"total": 1}}))
     world.settings.current = replace(world.settings.current, provider_files=files)
-    world.tracker.instance_claim(request(), call())
+    world.tracker.create(instance_claim, call(), request())
     assert wakeups

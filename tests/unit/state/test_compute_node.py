@@ -15,7 +15,7 @@ from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
 
 
 def with_claim(state, asked):
-    decision = claims.build(state, asked, call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, asked)
     return state.fold(decision.change)
 
 
@@ -55,7 +55,7 @@ def test_memory_in_files_is_the_memory_of_the_node():
     state = host(numa=NumaPolicy(file_backed_memory_mb=100_000))
     record = compute_node(with_claim(state, request(1, 90_000)))
     assert (record["memory_mb"], record["free_ram_mb"]) == (100_000, 10_000)
-    decision = claims.build(state, request(1, 100_001), call(), NOON)
+    decision = claims.instance_claim(state, call(), NOON, request(1, 100_001))
     assert [str(reason) for reason in decision.reasons] == [
         "MEMORY_MB: 100001 MB requested at cn1.example, the host has 100000 in all"
     ]

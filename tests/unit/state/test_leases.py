@@ -2,6 +2,7 @@
 
 import pytest
 
+from rtagent.claims import abort_instance_claim, activate_claim, renew_claim, update_usage
 from rtagent.errors import StoreUnavailable
 from rtagent.model.instance import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
@@ -14,16 +15,16 @@ def test_leases_lapse_by_the_monotonic_clock_alone():
     clock = ManualClock()
     tracker = tracker_on(MemoryStore(), clock)
     first, second, third = (claim(tracker) for _ in range(3))
-    tracker.activate_claim(third.uuid, call("activate_claim"))
+    tracker.change(activate_claim, call("activate_claim"), third.uuid)
     clock.advance(200)
-    tracker.renew_claim(second.uuid, call("renew_claim"))
+    tracker.change(renew_claim, call("renew_claim"), second.uuid)
     clock.advance(100)
     assert tracker.lapsed() == {first.uuid}
     tracker.restart_leases()
     assert not tracker.lapsed()
     clock.advance(300)
     assert tracker.lapsed() == {first.uuid, second.uuid}
-    tracker.abort_instance_claim(first.uuid, call("abort_instance_claim"))
+    tracker.execute(abort_instance_claim, call("abort_instance_claim"), first.uuid)
     assert tracker.lapsed() == {second.uuid}
 
 
@@ -33,7 +34,7 @@ def test_update_of_an_instance_does_not_renew_its_lease():
     held = claim(tracker)
     clock.advance(299)
     facts = InstanceUpdate(uuid=held.owner_id, vm_state="building", task_state="networking")
-    tracker.update_usage(facts, call("update_usage"))
+    tracker.execute(update_usage, call("update_usage"), facts)
     clock.advance(1)
     assert tracker.lapsed() == {held.uuid}
 

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from rtagent.bus import Bus
+from rtagent import claims
+from rtagent.claims import (
+    activate_claim,
+    build_failed,
+    build_succeeded,
+    instance_claim,
+    update_usage,
+)
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -18,14 +25,10 @@ from rtagent.errors import (
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
 from rtagent.model.instance import InstanceUpdate
-from rtagent.ports import NullReporter
-from rtagent.state.operations import Operations
-from rtagent.state.witness import MemoryWitness
-from rtagent.state.writer import StateWriter
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
-from tests.support.hosts import NODE, NOON, ManualClock, call, request, uid
-from tests.support.trackers import claim, enroll, release, tracker_on
+from tests.support.hosts import NODE, NOON, call, request, uid
+from tests.support.trackers import claim, release, tracker_on
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def test_uuid_of_a_new_claim_is_the_operation_id(tracker):
 def test_repeat_returns_the_claim_as_it_is_now(tracker):
     build, same = request(), call()
     made = claim(tracker, build, same)
-    tracker.activate_claim(made.uuid, call("activate_claim"))
+    tracker.change(activate_claim, call("activate_claim"), made.uuid)
     again = claim(tracker, build, same)
     assert (again.uuid, again.state) == (made.uuid, ACTIVE)
     assert len(tracker.snapshot().claims) == 1
@@ -68,7 +71,7 @@ def test_other_content_under_the_same_operation_id_is_a_conflict(tracker):
 def test_ending_a_claim_is_idempotent_and_may_precede_its_creation(tracker, verb):
     creation, same = call(), call(verb)
     for operation in (same, same, call(verb)):
-        getattr(tracker, verb)(creation.operation_id, operation)
+        tracker.execute(getattr(claims, verb), operation, creation.operation_id)
     with pytest.raises(ClaimExpired):
         claim(tracker, asked=creation)
 
@@ -86,18 +89,18 @@ def test_refusal_is_not_recorded_and_a_repeat_is_decided_again(tracker):
 def test_repeated_update_has_one_effect(tracker):
     made = claim(tracker)
     paused, first = InstanceUpdate(uuid=made.owner_id, vm_state="paused"), call("update_usage")
-    tracker.update_usage(paused, first)
-    tracker.update_usage(InstanceUpdate(uuid=made.owner_id, vm_state="active"), call("x"))
-    tracker.update_usage(paused, first)
+    tracker.execute(update_usage, first, paused)
+    tracker.execute(update_usage, call("x"), InstanceUpdate(uuid=made.owner_id, vm_state="active"))
+    tracker.execute(update_usage, first, paused)
     assert tracker.snapshot().counters["num_vm_active"] == 1
 
 
 def test_failed_builds_are_counted_once_for_each_operation(tracker):
     one = call("build_failed")
     for operation in (one, one, call("build_failed")):
-        tracker.build_failed(operation)
+        tracker.execute(build_failed, operation)
     assert tracker.snapshot().failed_builds == 2
-    tracker.build_succeeded(call("build_succeeded"))
+    tracker.execute(build_succeeded, call("build_succeeded"))
     assert tracker.snapshot().failed_builds == 0
 
 
@@ -121,22 +124,22 @@ def test_operation_id_of_another_node_in_the_database_is_a_conflict():
 
 def test_unknown_claim_is_not_found_and_ended_claim_is_expired(tracker):
     with pytest.raises(ClaimNotFound):
-        tracker.activate_claim(uid(), call("activate_claim"))
+        tracker.change(activate_claim, call("activate_claim"), uid())
     ended = claim(tracker)
     release(tracker, ended.uuid)
     for verb in ("activate_claim", "renew_claim"):
         with pytest.raises(ClaimExpired):
-            getattr(tracker, verb)(ended.uuid, call(verb))
+            tracker.change(getattr(claims, verb), call(verb), ended.uuid)
 
 
 def test_creation_can_be_suspended_while_other_calls_go_on(tracker):
     made = claim(tracker)
-    tracker.suspend_creation(HypervisorUnavailable())
-    for create in (lambda: claim(tracker), lambda: tracker.test_claim(request())):
+    tracker.creation.suspend(HypervisorUnavailable())
+    for create in (lambda: claim(tracker), lambda: tracker.test_claim(instance_claim, request())):
         with pytest.raises(HypervisorUnavailable):
             create()
-    tracker.activate_claim(made.uuid, call("activate_claim"))
-    tracker.suspend_creation(None)
+    tracker.change(activate_claim, call("activate_claim"), made.uuid)
+    tracker.creation.suspend(None)
     assert claim(tracker)
 
 
@@ -148,16 +151,12 @@ def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
     assert len(effects) == 2
 
 
-def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided():
-    store, clock, reporter = MemoryStore(), ManualClock(), NullReporter()
-    writer = StateWriter(store, clock, enroll(store), reporter, MemoryWitness(), 10.0, 5.0, Bus())
-    operations = Operations(writer, store, clock, reporter)
-    operations.unlisted = HypervisorUnavailable("they could not be listed")
+def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided(tracker):
+    tracker.creation.unlisted = HypervisorUnavailable("they could not be listed")
 
     def claims():
-        operations.unlisted = None
+        tracker.creation.unlisted = None
         yield SimpleNamespace(pci=("a device",))
 
-    rule = operations.admitted(lambda *_: Granted(call().change(NOON), claims()))
     with pytest.raises(HypervisorUnavailable):
-        rule(writer.published.current, clock.now())
+        tracker.test_claim(lambda *_: Granted(call().change(NOON), claims()))

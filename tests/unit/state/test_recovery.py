@@ -198,7 +198,7 @@ def test_loaded_state_that_violates_an_invariant_stops_granting_only():
     held = claim(tracker)
     before = tracker.snapshot()
     owner, now = uid(), ManualClock().now()
-    two = [claims.build(before, request(owner=owner), call(), now) for _ in range(2)]
+    two = [claims.instance_claim(before, call(), now, request(owner=owner)) for _ in range(2)]
     change = Change(cause="test", at=now, puts=tuple(each.claims[0] for each in two))
     store.commit(before, before.fold(change), [change])
     store.fail(RevisionConflict)

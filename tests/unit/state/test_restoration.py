@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
+from rtagent.claims import abort_instance_claim, activate_claim
 from rtagent.errors import (
     ClaimExpired,
     ClaimNotFound,
@@ -60,7 +61,7 @@ def notice(tracker: ResourceTracker) -> None:
 def test_what_was_lost_came_back_or_changed_is_listed(copies, tracker, reports):
     kept, activated, ended = (claim(tracker) for _ in range(3))
     copy = copies.take()
-    tracker.activate_claim(activated.uuid, call("activate_claim"))
+    tracker.change(activate_claim, call("activate_claim"), activated.uuid)
     release(tracker, ended.uuid)
     lost = claim(tracker)
     acknowledged = tracker.snapshot()
@@ -98,10 +99,10 @@ def test_reads_ends_and_later_steps_of_claims_work(copies, tracker):
     notice(tracker)
 
     with pytest.raises(ClaimNotFound):
-        tracker.activate_claim(lost.uuid, call("activate_claim"))
+        tracker.change(activate_claim, call("activate_claim"), lost.uuid)
     release(tracker, lost.uuid)
-    tracker.activate_claim(first.uuid, call("activate_claim"))
-    tracker.abort_instance_claim(second.uuid, call("abort_instance_claim"))
+    tracker.change(activate_claim, call("activate_claim"), first.uuid)
+    tracker.execute(abort_instance_claim, call("abort_instance_claim"), second.uuid)
     assert set(tracker.snapshot().claims) == {first.uuid}
 
 
@@ -171,7 +172,7 @@ def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(cop
     tracker = tracker_on(store, reporter=reports)
     activated, lost = claim(tracker), claim(tracker)
     older = copies.take()
-    tracker.activate_claim(activated.uuid, call("activate_claim"))
+    tracker.change(activate_claim, call("activate_claim"), activated.uuid)
     ((row, parts),) = copies.take().values()
     ((_, old),) = older.values()
     claims = {uuid: each for uuid, each in old["claims"].items() if uuid != lost.uuid}
@@ -327,7 +328,7 @@ def test_repeat_of_a_lost_claim_is_refused_and_its_end_is_recorded(copies, track
     claim(tracker, build, same)
     copies.put(copy)
     notice(tracker)
-    tracker.abort_instance_claim(same.operation_id, call("abort_instance_claim"))
+    tracker.execute(abort_instance_claim, call("abort_instance_claim"), same.operation_id)
     tracker.accept_restore(tracker.restored.revision, call("accept_restore"))
     with pytest.raises(ClaimExpired):
         claim(tracker, build, same)

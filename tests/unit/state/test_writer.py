@@ -91,7 +91,8 @@ def test_rejected_batch_is_committed_one_by_one_and_only_the_rejected_change_fai
     doomed = call()
     # Another process writes the operation's row, of which this tracker's state knows nothing:
     other_process = tracker_on(MemoryStore(memory.disk))
-    other_process.abort_instance_claim(doomed.operation_id, call("abort_instance_claim"))
+    abort = call("abort_instance_claim")
+    other_process.execute(claims.abort_instance_claim, abort, doomed.operation_id)
     store = GatedStore(memory)
     tracker = tracker_on(store)
     first = pool.submit(claim, tracker)
@@ -158,7 +159,7 @@ def two_claims_of_one_owner(state):
     owner, now = uid(), ManualClock().now()
     puts = []
     for _ in range(2):
-        decision = claims.build(state, request(owner=owner), call(), now)
+        decision = claims.instance_claim(state, call(), now, request(owner=owner))
         puts += decision.change.puts
     return Change(cause="test", at=now, puts=tuple(puts))
 
@@ -179,7 +180,7 @@ def ends(number):
     def ending(asked):
         def decide(state):
             now = ManualClock().now()
-            decision = claims.end(state, asked.operation_id, "release", asked, now)
+            decision = claims.release_claim(state, asked, now, asked.operation_id)
             return decision.change, asked.operation_id
 
         return decide

@@ -22,9 +22,9 @@ class Lines(NullReporter):
 def test_creation_and_release_of_a_claim_are_logged():
     log, state = Lines(), host()
     asked = replace(call(operation_id=uid(2)), actor="user-1", request_id="req-1")
-    build = claims.build(state, request(2, 1024, 3, owner=uid(1)), asked, NOON)
+    build = claims.instance_claim(state, asked, NOON, request(2, 1024, 3, owner=uid(1)))
     state = state.fold(build.change)
-    end = claims.end(state, uid(2), "release", call("release_claim"), NOON)
+    end = claims.release_claim(state, call("release_claim"), NOON, uid(2))
 
     claim_log = ClaimLog(log)
     added = [claim_log.add((build.change,)), claim_log.add((end.change,))]
@@ -44,7 +44,7 @@ def test_creation_and_release_of_a_claim_are_logged():
 
 def test_change_without_a_claim_is_not_logged():
     log = Lines()
-    counted = claims.count_build(host(), False, call("build_failed"), NOON)
+    counted = claims.build_failed(host(), call("build_failed"), NOON)
 
     claim_log = ClaimLog(log)
     assert not claim_log.add((counted.change,))
@@ -57,7 +57,7 @@ def test_no_step_is_lost_when_there_are_many():
     log, state = Lines(), host(cpu_allocation_ratio=100)
     claim_log = ClaimLog(log)
     for _ in range(120):
-        decision = claims.build(state, request(1, 1), call(), NOON)
+        decision = claims.instance_claim(state, call(), NOON, request(1, 1))
         claim_log.add((decision.change,))
     claim_log.write()
     assert sum(line.count("create claim") for _, line in log.lines) == 120
@@ -69,7 +69,7 @@ def test_texts_of_callers_are_escaped_and_neither_they_nor_lines_grow_without_bo
     asked = replace(call(), actor="a\n" * 10_000, request_id="r" * 10_000)
     claim_log = ClaimLog(log)
     for _ in range(40):
-        claim_log.add((claims.build(state, request(1, 1), asked, NOON).change,))
+        claim_log.add((claims.instance_claim(state, asked, NOON, request(1, 1)).change,))
     claim_log.write()
     assert sum(line.count("create claim") for _, line in log.lines) == 40
     assert all(line.isprintable() and len(line) < MAX_MESSAGE for _, line in log.lines)

@@ -4,6 +4,9 @@ import pytest
 
 from rtagent import claims
 from rtagent.errors import ClaimConflict, ClaimExpired, IllegalTransition
+from rtagent.lifecycle.consequences import granted
+from rtagent.lifecycle.transitions import transition
+from rtagent.model.change import Event
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, RESIZE
 from rtagent.model.flavor import Flavor
 from rtagent.model.move import SourceFacts
@@ -79,11 +82,19 @@ def test_new_record_has_the_status_that_the_caller_passes():
     assert dest.status(migration) == "accepted"
 
 
-@pytest.mark.parametrize("end", ["abort", "release", "expire"])
+def expire(state, asked, now, claim):
+    """The end of a claim by an audit."""
+    after = transition(claim, "expire", state, now)
+    return granted(state, asked, now, Event(before=claim, after=after, action="expire"))
+
+
+@pytest.mark.parametrize(
+    "end", [Host.abort, Host.release, lambda here, claim: here.granted(expire, claim)]
+)
 def test_finish_move_is_refused_as_expired_after_the_claim_has_ended(end):
     dest = Host.named(2)
     migration = facts()
-    dest.end(dest.claim_move(migration), end)
+    end(dest, dest.claim_move(migration))
     assert dest.status(migration) == "error"
     with pytest.raises(ClaimExpired):
         dest.finish_move(migration)
@@ -93,9 +104,9 @@ def test_incoming_claim_is_activated_only_by_the_end_of_its_move():
     dest = Host.named(2)
     claim = dest.claim_move(facts())
     with pytest.raises(IllegalTransition, match="is incoming: activate_claim is not legal"):
-        claims.activate(dest.state, claim.uuid, call("activate_claim"), dest.now)
+        claims.activate_claim(dest.state, call("activate_claim"), dest.now, claim.uuid)
     assert dest.renew(claim).expires_at != claim.expires_at
-    dest.end(claim, "abort")
+    dest.abort(claim)
     assert dest.states == []
 
 
@@ -120,7 +131,7 @@ def test_one_migration_makes_one_claim():
 def test_instance_that_is_being_built_is_not_moved():
     here = Host()
     build = request(owner=GUEST)
-    (claim,) = here.granted(lambda state, asked, now: claims.build(state, build, asked, now))
+    (claim,) = here.granted(claims.instance_claim, build)
     with pytest.raises(ClaimConflict, match=f"the building claim {claim.uuid}"):
         here.try_move(facts(), LARGE)
     with pytest.raises(IllegalTransition, match="is building"):

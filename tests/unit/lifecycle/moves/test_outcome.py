@@ -119,7 +119,7 @@ def test_guest_without_a_claim_cannot_arrive():
     with pytest.raises(ClaimNotFound):
         Host.named(2).settle(nodes(), "arrived")
     _, dest, move = in_transit()
-    dest.end(dest.state.claims_of(GUEST)[0])
+    dest.release(dest.state.claims_of(GUEST)[0])
     with pytest.raises((ClaimExpired, IllegalTransition)):
         dest.settle(move, "arrived")
 

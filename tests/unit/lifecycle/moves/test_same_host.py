@@ -223,7 +223,7 @@ def test_device_that_is_attached_during_a_move_stays_until_both_claims_end():
     here.finish_revert(migration)
     assert added.uuid in here.state.claims
     assert here.allocated() == {vf(0): GUEST}
-    here.end(old)
+    here.release(old)
     assert here.allocated() == {}
 
 

@@ -21,8 +21,8 @@ def test_outgoing_claim_can_be_released_and_not_aborted():
     source, _ = source_and_dest()
     out = source.start_move_out(facts())
     with pytest.raises(IllegalTransition, match="is outgoing: abort_instance_claim is not legal"):
-        source.end(out, "abort")
-    source.end(out, "release")
+        source.abort(out)
+    source.release(out)
 
 
 def test_finish_revert_after_the_confirmation_is_refused_as_expired():

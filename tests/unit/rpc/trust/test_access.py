@@ -15,8 +15,7 @@ from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.incoming import Incoming
 from rtagent.rpc.tables import TABLES
 from rtagent.rpc.topics import AGENT, SCHEDULER
-from rtagent.rpc.trust.access import identity
-from rtagent.rpc.trust.caller import Caller
+from rtagent.rpc.trust.access import Caller, identity
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
 from tests.support.scheduler_rpc import SchedulerRpc

@@ -22,8 +22,8 @@ from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext, Proof
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.tables import TABLES
+from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.authentication import Authentication
-from rtagent.rpc.trust.caller import Caller
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import REPLY, ReplyClaims
 from tests.support.hosts import ManualClock

@@ -4,7 +4,7 @@ import pytest
 from oslo_context.context import RequestContext
 
 from rtagent.conf.rpc import UNSIGNED
-from rtagent.rpc.trust.caller import Caller, unsigned_caller
+from rtagent.rpc.trust.access import Caller, unsigned_caller
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from rtagent.rpc.policies import PREFIXES, default_rules
 from rtagent.rpc.roles import ENOUGH
 from rtagent.rpc.tables import TABLES
 from rtagent.rpc.topics import AGENT
-from rtagent.rpc.trust.caller import Caller
-from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, Policy, read_rules
+from rtagent.rpc.trust.access import Caller
+from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, AccessPolicy, read_rules
 from rtagent.telemetry.telemetry import Telemetry
 from tests.support.hosts import ManualClock
 
@@ -43,9 +43,9 @@ class Site:
         new.write_text(text)
         new.replace(self.file)
 
-    def policy(self, topic: str = AGENT) -> Policy:
+    def policy(self, topic: str = AGENT) -> AccessPolicy:
         reporter = Telemetry(self.clock)
-        return Policy(self.conf, default_rules(), PREFIXES[topic], self.clock, reporter)
+        return AccessPolicy(self.conf, default_rules(), PREFIXES[topic], self.clock, reporter)
 
     def rule(self) -> str:
         """Why the file is refused."""
@@ -65,7 +65,7 @@ def caller(*roles: str, name: str = "alice", proved: bool = False) -> Caller:
     return Caller(name=name, roles=frozenset(roles), proved=proved)
 
 
-def allowed(policy: Policy, who: Caller) -> bool:
+def allowed(policy: AccessPolicy, who: Caller) -> bool:
     try:
         policy.authorize(who, RELEASE)
     except NotAuthorized:

@@ -49,6 +49,6 @@ def test_image_without_properties_costs_nothing():
 
 def _instance(number, properties, here=True):
     guest = request(owner=UUID(number), instance={"image": Image(properties=properties)})
-    decision = claims.build(host(), guest, call(), NOON)
+    decision = claims.instance_claim(host(), call(), NOON, guest)
     assert isinstance(decision, Granted)
     return InstanceInfo(uuid=UUID(number), here=here, claims=decision.change.puts)

@@ -1,29 +1,61 @@
-"""A new claim, before resources are assigned to it."""
+"""A new claim: the resources that are assigned to it, and its lease. Pure."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from msgspec.structs import asdict, replace
+
+from rtagent.allocation.allocate import allocate
+from rtagent.allocation.requirements import Requirements
+from rtagent.allocation.shares import shares_of
 from rtagent.model.change import Call
-from rtagent.model.claim import ACTIVE, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, BUILD, BUILDING, Claim
+from rtagent.model.decision import Refused
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Limits
 from rtagent.model.usage import NOTHING, Usage
 
 #: The resolution of stored times.
 TICK = timedelta(microseconds=1)
 
 
-def new_claim(
+def fitted_claim(
     state: NodeState,
-    request: BuildRequest,
     call: Call,
     now: datetime,
+    request: BuildRequest,
+    required: Requirements,
+    *,
+    kind: str = BUILD,
+    active: bool = False,
+) -> Claim | Refused:
+    """Make a claim of this kind, with the resources that the request requires.
+
+    What the owner has here already is reused first.
+
+    :param active: make it in state `active`, without a lease.
+    :raises AllocationMismatch: its allocations are not what it needs.
+    :raises NodeNotReady: the host was never observed.
+    """
+    shares = shares_of(state, request, required, kind)
+    allocated = allocate(state, request.instance.uuid, required, shares)
+    if isinstance(allocated, Refused):
+        return allocated
+    claim = new_claim(state, call, now, request, required.usage, active=active)
+    return replace(claim, kind=kind, **asdict(allocated))
+
+
+def new_claim(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    request: BuildRequest,
     usage: Usage = NOTHING,
     *,
     active: bool = False,
 ) -> Claim:
-    """Make a claim in state `building`, leased. Its uuid is the call's operation id.
+    """Make a claim without resources, in state `building`, leased. Its uuid is the operation id.
 
     :param usage: vCPUs, CPUs, memory and disk that it requires.
     :param active: make it in state `active`, without a lease.
@@ -47,12 +79,12 @@ def new_claim(
         instance=instance.facts(),
         flavor=instance.flavor,
         image=instance.image,
-        limits=request.limits,
+        limits=request.limits or Limits(),
         pci_requests=instance.pci_requests,
-        extra_resource=request.extra_resource,
+        extra_resource=request.extra_resource or {},
         tag=request.tag,
         allocations=request.allocations,
-        provider_mapping=request.provider_mapping,
+        provider_mapping=request.provider_mapping or {},
     )
 
 

@@ -1,0 +1,67 @@
+"""The page that follows a claim through the files of the agent."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import rtagent
+from rtagent.tracker import ResourceTracker
+from tests.functional.rpc.conftest import Station
+from tests.functional.rpc.raw_messages import RawSender
+from tests.servers.rabbitmq import RabbitMQ
+from tests.support.rpc import build
+
+PACKAGE = f"{Path(rtagent.__file__).parent}/"
+PAGE = Path(__file__).parents[3] / "doc/source/contributor/architecture.rst"
+
+
+class Watch:
+    """Collects the files of the package whose functions are called, until a rule is submitted.
+
+    :ivar begin: is set when the message is sent. :ivar submitted: is set when it is over.
+    """
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.begin, self.submitted = threading.Event(), threading.Event()
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not self.begin.is_set() or self.submitted.is_set():
+            return
+        if code is ResourceTracker.create.__code__:
+            self.submitted.set()
+        elif code.co_filename.startswith(PACKAGE):
+            self.files.add(code.co_filename.removeprefix(PACKAGE))
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    """Watches the threads that start from now on."""
+    made = Watch()
+    threading.setprofile(made)
+    yield made
+    threading.setprofile(None)
+
+
+def test_claim_passes_the_files_of_the_page_before_the_tracker(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station], watch: Watch
+) -> None:
+    station = station_on(rabbitmq.transport_url)
+    station.server.start()
+    assert station.server.wait_started(60)
+    with RawSender(rabbitmq.port, station.host) as sender:
+        watch.begin.set()
+        sender.request(method="instance_claim", args=build(), _context_roles=["conductor"])
+        assert watch.submitted.wait(60)
+    _, _, section = PAGE.read_text().partition(".. _way-of-a-claim:")
+    picture, _, _ = section.partition("\n    tracker.py ")
+    assert watch.files - {"tracker.py"} == set(re.findall(r"^ +(\w\S+\.py) ", picture, re.M))
+    assert len(watch.files - {"tracker.py"}) <= 14
