@@ -19,18 +19,22 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.support.rpc import build
 
 PACKAGE = f"{Path(rtagent.__file__).parent}/"
+#: Has the first function of a wait for a message.
+WAIT = "rpc/driver.py"
 PAGE = Path(__file__).parents[3] / "doc/source/contributor/architecture.rst"
 
 
 class Watch:
     """Collects the files of the package whose functions are called, until a rule is submitted.
 
-    :ivar begin: is set when the message is sent. :ivar submitted: is set when it is over.
+    :ivar begin: is set before the message is sent. :ivar waits: is set when the server has begun to
+        wait for it since. :ivar submitted: is set when a rule is submitted.
     """
 
     def __init__(self) -> None:
         self.files: set[str] = set()
-        self.begin, self.submitted = threading.Event(), threading.Event()
+        self.begin, self.waits = threading.Event(), threading.Event()
+        self.submitted = threading.Event()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
@@ -40,6 +44,8 @@ class Watch:
             self.submitted.set()
         elif code.co_filename.startswith(PACKAGE):
             self.files.add(code.co_filename.removeprefix(PACKAGE))
+            if WAIT in self.files:
+                self.waits.set()
 
 
 @pytest.fixture
@@ -59,6 +65,7 @@ def test_claim_passes_the_files_of_the_page_before_the_tracker(
     assert station.server.wait_started(60)
     with RawSender(rabbitmq.port, station.host) as sender:
         watch.begin.set()
+        assert watch.waits.wait(60)
         sender.request(method="instance_claim", args=build(), _context_roles=["conductor"])
         assert watch.submitted.wait(60)
     _, _, section = PAGE.read_text().partition(".. _way-of-a-claim:")
