@@ -2,6 +2,7 @@
 
 import pytest
 
+from rtagent.claims import instance_claim
 from rtagent.errors import NodeNotReady, StoreUnavailable, WriterFenced
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import every
@@ -94,7 +95,7 @@ def test_no_claim_is_granted_while_the_host_is_forced_down(world, heartbeat):
 
     heartbeat.set_forced_down("cn1", True)
     with pytest.raises(NodeNotReady, match="forced this host down"):
-        world.tracker.instance_claim(request(), call())
+        world.tracker.create(instance_claim, call(), request())
 
     heartbeat.set_forced_down("cn1", False)
-    assert world.tracker.instance_claim(request(), call())
+    assert world.tracker.create(instance_claim, call(), request())
