@@ -14,7 +14,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
-from rtagent.api.page.cache import PageCache
+from rtagent.api.page.routes import PageCache
 from rtagent.api.routes import answer
 from tests.functional.page.page_hosts import LARGE, PageHost, crowd
 from tests.servers.chromium import Chromium

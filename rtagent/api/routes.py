@@ -23,9 +23,7 @@ from rtagent.api import (
 )
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
-from rtagent.api.page.cache import PageCache
-from rtagent.api.page.host import host_frame
-from rtagent.api.page.routes import Link, PageRoutes
+from rtagent.api.page.routes import Link, PageCache, PageRoutes
 from rtagent.api.page.sources import PageSources
 from rtagent.api.reply import JSON, Reply, document
 from rtagent.api.routing import Query, Routes
@@ -39,6 +37,8 @@ from rtagent.model.reboot import FLAG
 
 #: What is at ``/allocations`` before the first audit of the allocations in Placement.
 NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "allocations": (), "problems": ()}
+
+OUTDATED = "The database cannot be reached. This is the last known state; it may be out of date."
 
 
 class Sources(Value, frozen=True, kw_only=True):
@@ -113,7 +113,11 @@ class View(Value, frozen=True, kw_only=True):
 
     def frame(self) -> Mapping[str, Any]:
         """What the frame of every page shows."""
-        return host_frame(self.state, self.stale)
+        return {
+            "place": self.state.node.hypervisor_hostname,
+            "stamp": f"revision {self.state.revision}",
+            "notices": (OUTDATED,) if self.stale else (),
+        }
 
 
 def _health(view: View) -> Reply:

@@ -13,14 +13,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rtagent.api import health, scheduler_hosts
 from rtagent.api.metrics import MEDIA_TYPE, HealthCollector
 from rtagent.api.page import fleet_pages
-from rtagent.api.page.cache import PageCache
-from rtagent.api.page.routes import PageRoutes
+from rtagent.api.page.routes import PageCache, PageRoutes
 from rtagent.api.reply import JSON, Reply, document
 from rtagent.api.routing import Query, Routes
 from rtagent.errors import RtAgentError, Unavailable
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.health import Check
+from rtagent.scheduler.decision_log import LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
 
@@ -49,7 +49,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     hosts: Callable[[], Sequence[HostState]]
     now: Callable[[], float]
     down_time: Callable[[], float]
-    decisions: Callable[[], Sequence[Any]]
+    decisions: Callable[[], Sequence[LoggedDecision]]
     aggregates: Callable[[], Sequence[Aggregate]]
     complete: Callable[[], bool]
     checks: Callable[[], Sequence[Check]]

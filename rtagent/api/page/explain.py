@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from rtagent.api.page import fit_form
-from rtagent.api.page.fit_form import CHOICES, QUANTITIES, FitForm
+from rtagent.api.page import fit
+from rtagent.api.page.fit import CHOICES, QUANTITIES, FitForm
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.errors import RtAgentError
-from rtagent.model.base import Value
 from rtagent.model.request_spec import Purpose
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 
@@ -26,21 +25,9 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "zone": ("Availability zone", "availability_zone"),
     "project": ("Project", "project_id"),
 }
-NAMES = frozenset((*fit_form.NAMES, *TEXTS, "purpose", "instance", "hints", "host", "by", "from"))
+NAMES = frozenset((*fit.NAMES, *TEXTS, "purpose", "instance", "hints", "host", "by", "from"))
 
 Explain = Callable[[Mapping[str, Any]], Explanation]
-
-
-class ExplainedRow(Value, frozen=True, kw_only=True):
-    """One host. :ivar verdicts: of a refused host: the filter and its reason; else the weigher and
-    what it gives.
-    """
-
-    uuid: str
-    host: str
-    rank: int | None
-    weight: str
-    verdicts: tuple[tuple[str, str], ...]
 
 
 def explain_page(query: Mapping[str, str], explain: Explain) -> Content:
@@ -71,9 +58,9 @@ def explain_page(query: Mapping[str, str], explain: Explain) -> Content:
 
 
 def _parse(asked: PageQuery, query: Mapping[str, str]) -> FitForm:
-    of_flavor = {name: value for name, value in query.items() if name in fit_form.NAMES}
-    form = fit_form.parse(of_flavor)
-    more = {name: asked.text(name) for name in sorted(NAMES - fit_form.NAMES)}
+    of_flavor = {name: value for name, value in query.items() if name in fit.NAMES}
+    form = fit.parse(of_flavor)
+    more = {name: asked.text(name) for name in sorted(NAMES - fit.NAMES)}
     values = {**form.values, **more}
     if form.request is None:
         return replace(form, values=values)
@@ -82,7 +69,7 @@ def _parse(asked: PageQuery, query: Mapping[str, str]) -> FitForm:
     spec: dict[str, Any] = {
         "flavor": instance["flavor"],
         "image": instance["image"],
-        "scheduler_hints": dict(fit_form.pairs("hints", values["hints"], errors)),
+        "scheduler_hints": dict(fit.pairs("hints", values["hints"], errors)),
         **{field: values[name] for name, (_, field) in TEXTS.items() if values[name]},
     }
     if values["purpose"] and values["purpose"] not in PURPOSES:
@@ -106,7 +93,7 @@ def _mistakes(error: RtAgentError) -> Mapping[str, str]:
         start = next((known for known in paths if each["path"].startswith(known)), None)
         if start is not None:
             found[paths[start]] = each["message"]
-    return found or fit_form.mistakes(error, "$.request_spec")
+    return found or fit.mistakes(error, "$.request_spec")
 
 
 def _shown(explanation: Explanation, asked: PageQuery) -> dict[str, Any]:
@@ -117,7 +104,7 @@ def _shown(explanation: Explanation, asked: PageQuery) -> dict[str, Any]:
         for name in dict.fromkeys(each.filter for each in host.objections)
     )
     by, name_part = asked.text("by"), asked.text("host").casefold()
-    rows = [_row(each) for each in explanation.hosts if _matches(each, by, name_part)]
+    rows = [host for host in explanation.hosts if _matches(host, by, name_part)]
     part = asked.part(len(rows), ROWS)
     start = part["start"]
     fitting = sum(each.rank is not None for each in explanation.hosts)
@@ -141,25 +128,3 @@ def _matches(host: ExplainedHost, by: str, part: str) -> bool:
     if by and by not in (each.filter for each in host.objections):
         return False
     return not part or part in host.host.casefold() or part in host.nodename.casefold()
-
-
-def _row(host: ExplainedHost) -> ExplainedRow:
-    return ExplainedRow(
-        uuid=host.node_uuid,
-        host=host.host,
-        rank=host.rank,
-        weight="" if host.weight is None else f"{host.weight:.4g}",
-        verdicts=tuple(_verdicts(host)),
-    )
-
-
-def _verdicts(host: ExplainedHost) -> Iterator[tuple[str, str]]:
-    for objection in host.objections:
-        messages = [str(each["message"]) for each in objection.reasons] or [objection.message]
-        yield objection.filter, "; ".join(messages)
-    for score in host.weights:
-        if score.problem:
-            yield score.weigher, score.problem
-        elif score.weight:
-            made = f"{score.normalized:.3g} times {score.multiplier:g}"
-            yield score.weigher, f"{score.weight:.3g} ({made})"

@@ -1,62 +1,84 @@
-"""The page "would it fit?": the placement of a claim that is not made, or why it is refused."""
+"""The page "would it fit?": the placement of a claim that is not made, or why it is refused.
+
+Its form has the fields of a flavor and an image, as that of the page "explain" of a scheduler.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from rtagent.api.page import fit_form
-from rtagent.api.page.fit_form import ALIAS, CHOICES, OWNER, QUANTITIES, FitForm
 from rtagent.api.page.host_map import host_map
 from rtagent.api.page.owners import Owner, OwnerRows
+from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
-from rtagent.errors import RtAgentError
-from rtagent.model.base import Value
-from rtagent.model.claim import Claim
-from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
-from rtagent.model.decision import Decision, Granted, Reason
+from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.model.base import MAX_INT, Value
+from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
+from rtagent.model.decision import Decision, Granted
 from rtagent.model.device import RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 
+PATH = "/page/fit"
+#: The owner that is tested. No instance has this uuid.
+OWNER = "ffffffff-ffff-4fff-bfff-ffffffffffff"
+NAME = "would-be guest"
+
+#: Quantities of the flavor: the field of the form, its label and its hint.
+QUANTITIES: Mapping[str, tuple[str, str]] = {
+    "vcpus": ("vCPUs", ""),
+    "memory_mb": ("Memory, MB", ""),
+    "root_gb": ("Root disk, GB", ""),
+    "ephemeral_gb": ("Ephemeral disk, GB", ""),
+    "swap": ("Swap, MB", ""),
+}
+#: Extra specs with fixed values: by the field of the form, the key, the label and the values.
+CHOICES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "cpu_policy": ("hw:cpu_policy", "CPU policy", ("shared", "dedicated", "mixed")),
+    "thread_policy": ("hw:cpu_thread_policy", "Threads", ("prefer", "isolate", "require")),
+    "page_size": ("hw:mem_page_size", "Page size", ("small", "large", "any", "2MB", "1GB")),
+    "nodes": ("hw:numa_nodes", "NUMA cells", ("1", "2", "3", "4", "8")),
+}
+ALIAS = "pci_passthrough:alias"
+LINES = ("specs", "image")
+NAMES = frozenset((*QUANTITIES, *CHOICES, "alias", "devices", *LINES))
+#: The field whose quantity each path of the request describes.
+_PATH = re.compile(r"\.(flavor|image)\.?(?P<name>\w+)?")
+#: The host cells in the place of a reason.
 _CELLS = re.compile(r"\bcells? (?P<cells>[0-9][0-9,-]*)")
 
 TestClaim = Callable[[Mapping[str, Any]], Decision]
 
 
-class RefusalRow(Value, frozen=True, kw_only=True):
-    """One reason. :ivar cells: host cells that it is about; empty: the whole host.
-    :ivar share: the part of what is requested that is available, in percent.
+class FitForm(Value, frozen=True, kw_only=True):
+    """The form as it was sent.
+
+    :ivar values: by field. :ivar errors: what is wrong, by field; "": of the whole form.
+    :ivar request: the arguments of ``test_claim``; None: nothing was asked, or something is wrong.
     """
 
-    resource: str
-    requested: str
-    available: str
-    where: str
-    message: str
-    option: str
-    cells: tuple[int, ...]
-    share: float
+    values: Mapping[str, str]
+    errors: Mapping[str, str] = {}
+    request: Mapping[str, Any] | None = None
 
 
 class LitRows:
-    """The rows of the owners, of which one stands out."""
+    """The rows of the owners, of which that of the tested guest stands out."""
 
-    def __init__(self, rows: OwnerRows, owner_id: str) -> None:
-        self._rows, self._owner_id = rows, owner_id
+    def __init__(self, rows: OwnerRows) -> None:
+        self._rows = rows
 
     def of(self, state: NodeState) -> tuple[Mapping[str, Owner], Sequence[Markup]]:
         """Return what `OwnerRows.of` does."""
-        found, rows = self._rows.of(state, self._owner_id)
-        if self._owner_id not in found:
-            return found, rows
-        owner = found[self._owner_id]
+        owners, rows = self._rows.of(state, OWNER)
+        owner = owners[OWNER]
         lit = replace(owner, badge=replace(owner.badge, style=f"{owner.badge.style} would-be"))
-        return {**found, self._owner_id: lit}, rows
+        return {**owners, OWNER: lit}, rows
 
 
 def fit_page(
@@ -70,101 +92,138 @@ def fit_page(
 
     :param ports: the root ports of the host's devices.
     """
-    form = fit_form.parse(query)
-    answer: Mapping[str, Any] = {"verdict": "", "reasons": (), "claim": None}
-    shown = None
+    form = parse(query)
+    answer: Mapping[str, Any] = {"verdict": ""}
     if form.request is not None:
         try:
-            decision = test_claim(form.request)
+            answer = _answered(test_claim(form.request), state, rows, ports)
         except RtAgentError as error:
-            form = replace(form, errors=fit_form.mistakes(error))
-        else:
-            answer, shown = _answered(decision, state, rows, ports)
-    values = _form_values(form, state)
-    if shown is not None:
-        values |= shown.values
+            form = replace(form, errors=mistakes(error))
+    names, alias = tuple(sorted(state.policy.pci.aliases)), form.values["alias"]
+    values = {
+        "form": form.values,
+        "errors": form.errors,
+        "quantities": QUANTITIES,
+        "choices": CHOICES,
+        "aliases": names if not alias or alias in names else (*names, alias),
+    }
     return Content(template="fit.html", values={**values, **answer})
 
 
 def _answered(
     decision: Decision, state: NodeState, rows: OwnerRows, ports: RootPorts
-) -> tuple[Mapping[str, Any], Content]:
+) -> Mapping[str, Any]:
     """What the answer says, and the map that shows it."""
     if isinstance(decision, Granted):
         after = state.fold(decision.change)
         claim = with_namespaces(decision.claims[0], after)
-        answer: dict[str, Any] = {"verdict": "fits", "claim": _placement(claim), "reasons": ()}
-        return answer, host_map(after, LitRows(rows, OWNER), ports=ports)
-    reasons = [_row(each) for each in decision.reasons]
+        return {
+            **host_map(after, LitRows(rows), ports=ports).values,
+            "verdict": "fits",
+            "claim": claim,
+        }
+    reasons = [(reason, _cells(reason.where)) for reason in decision.reasons]
     notes: dict[int, list[str]] = {}
-    for each in reasons:
-        for cell in each.cells:
-            notes.setdefault(cell, []).append(each.message)
-    answer = {"verdict": "refused", "claim": None, "reasons": reasons}
-    return answer, host_map(state, rows, notes, ports)
-
-
-def _form_values(form: FitForm, state: NodeState) -> dict[str, Any]:
-    names = fit_form.aliases(state)
-    alias = form.values["alias"]
+    for reason, cells in reasons:
+        for cell in cells:
+            notes.setdefault(cell, []).append(str(reason))
     return {
-        "form": form.values,
-        "errors": form.errors,
-        "quantities": QUANTITIES,
-        "choices": CHOICES,
-        "alias_key": ALIAS,
-        "aliases": names if not alias or alias in names else (*names, alias),
+        **host_map(state, rows, notes, ports).values,
+        "verdict": "refused",
+        "reasons": reasons,
     }
 
 
-def _row(reason: Reason) -> RefusalRow:
-    share = 100 * max(0, reason.available) / reason.requested if reason.requested else 0.0
-    return RefusalRow(
-        resource=reason.resource,
-        requested=f"{reason.requested} {reason.unit}",
-        available=f"{reason.available} {reason.unit}",
-        where=reason.where,
-        message=str(reason),
-        option=reason.option,
-        cells=_cells(reason.where),
-        share=round(min(100.0, share), 2),
-    )
+def parse(query: Mapping[str, str]) -> FitForm:
+    """Read the form.
+
+    :raises InvalidRequest: the query has other fields.
+    """
+    asked = PageQuery(PATH, query, NAMES)
+    values = {name: asked.text(name) for name in sorted(NAMES)}
+    if not query:
+        return FitForm(values=values)
+    errors: dict[str, str] = {}
+    flavor: dict[str, Any] = dict(_quantities(values, errors))
+    specs = dict(pairs("specs", values["specs"], errors))
+    for name, (key, _, choices) in CHOICES.items():
+        if values[name] and values[name] not in choices:
+            errors[name] = f"Choose one of {', '.join(choices)}."
+        elif values[name] and specs.setdefault(key, values[name]) != values[name]:
+            errors["specs"] = f"{key} is chosen above with another value."
+    if values["alias"]:
+        number = _number(values["devices"] or "1")
+        if number is None or number < 1:
+            errors["devices"] = "Give a number of at least 1."
+        else:
+            specs.setdefault(ALIAS, f"{values['alias']}:{number}")
+    image = dict(pairs("image", values["image"], errors))
+    if errors:
+        return FitForm(values=values, errors=errors)
+    instance = {
+        "uuid": OWNER,
+        "display_name": NAME,
+        "flavor": {**flavor, "extra_specs": specs},
+        "image": {"properties": image},
+    }
+    return FitForm(values=values, request={"instance": instance})
+
+
+def mistakes(error: RtAgentError, root: str = "$.instance") -> Mapping[str, str]:
+    """Return what an error says, by field; "": of the whole form.
+
+    :param root: the path of the document that has flavor and image.
+    """
+    if not isinstance(error, InvalidRequest) or "errors" not in error.kwargs:
+        return {"": error.message}
+    found: dict[str, str] = {}
+    for each in error.kwargs["errors"]:
+        matched = _PATH.match(each["path"].removeprefix(root))
+        name = matched["name"] if matched else None
+        field = {"extra_specs": "specs", "properties": "image"}.get(name or "", name or "")
+        found[field if field in NAMES else ""] = f"{each['message']}"
+    return found
+
+
+def pairs(name: str, text: str, errors: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines ``KEY=VALUE`` of a text. Note a mistake under the name of the field."""
+    seen = set[str]()
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, separator, value = (part.strip() for part in line.partition("="))
+        if not key or not separator:
+            errors[name] = f"{line[:80]!r} is not KEY=VALUE. Write one pair on each line."
+        elif key in seen:
+            errors[name] = f"{key[:80]!r} is given twice."
+        else:
+            seen.add(key)
+            yield key, value
+
+
+def _quantities(values: Mapping[str, str], errors: dict[str, str]) -> Iterator[tuple[str, int]]:
+    for name in QUANTITIES:
+        least = 1 if name in ("vcpus", "memory_mb") else 0
+        if not values[name] and not least:
+            continue
+        number = _number(values[name])
+        if number is None or number < least:
+            errors[name] = f"Give a number from {least} to {MAX_INT}."
+        else:
+            yield name, number
+
+
+def _number(text: str) -> int | None:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10):
+        return None
+    number = int(text)
+    return number if number <= MAX_INT else None
 
 
 def _cells(where: str) -> tuple[int, ...]:
-    """The host cells that a place names."""
-    found = _CELLS.search(where)
-    if found is None:
+    """The host cells that a place names; none: the whole host."""
+    named = _CELLS.search(where)
+    if named is None:
         return ()
     try:
-        return tuple(sorted(parse_cpu_spec(found["cells"])))
+        return tuple(sorted(parse_cpu_spec(named["cells"])))
     except BadCpuSet:
         return ()
-
-
-def _placement(claim: Claim) -> Mapping[str, Any]:
-    assignment = claim.numa_topology
-    cells = assignment.cells if assignment else ()
-    return {
-        "vcpus": claim.vcpus,
-        "pcpus": claim.pcpus,
-        "memory_mb": claim.memory_mb,
-        "disk_mb": claim.disk_mb,
-        "cells": [
-            {
-                "guest": number,
-                "host": cell.id,
-                "memory_mb": cell.memory,
-                "pins": [
-                    (vcpu, format_cpu_spec(cell.pcpus_of(vcpu))) for vcpu in sorted(cell.vcpus)
-                ],
-            }
-            for number, cell in enumerate(cells)
-        ],
-        "devices": _names(each.address for each in claim.pci),
-        "resources": _names(f"{each.resource_class} {each.identifier}" for each in claim.resources),
-    }
-
-
-def _names(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(found)

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from rtagent.api.page import decisions, explain, fleet, fleet_host, timeline
-from rtagent.api.page.fleet_hosts import fleet as fleet_of
+from rtagent.api.page import explain, fleet
+from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
-from rtagent.api.page.routes import Link, Paged, Query
+from rtagent.api.page.routes import Link, Paged, Query, period
+from rtagent.scheduler.decision_log import LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
 
+#: Decisions on one page, and hosts that one of them names.
+ROWS, NAMED = 100, 5
+OUTCOMES = ("selected", "failed")
 #: Seconds for which a page of many hosts is shown, because reports arrive all the time.
 SHOWN = 2
 
@@ -30,7 +34,7 @@ class FleetSources(Protocol):
     def down_time(self) -> Callable[[], float]: ...
 
     @property
-    def decisions(self) -> Callable[[], Sequence[Any]]: ...
+    def decisions(self) -> Callable[[], Sequence[LoggedDecision]]: ...
 
     @property
     def explain(self) -> Callable[[Mapping[str, Any]], Explanation]: ...
@@ -50,28 +54,49 @@ def _fleet(view: FleetView, query: Query) -> Later:
     sources = view.sources
 
     def make() -> Content:
-        hosts = fleet_of(sources.hosts(), sources.now(), sources.down_time())
+        hosts = fleet.fleet(sources.hosts(), sources.now(), sources.down_time())
         return fleet.fleet_page(hosts, query)
 
-    return Later(version=timeline.version(sources.time(), SHOWN), make=make)
+    return Later(version=period(sources.time(), SHOWN), make=make)
 
 
 def _host(view: FleetView, name: str, query: Query) -> Later:
     sources, at = view.sources, view.sources.time()
 
     def make() -> Content:
-        return fleet_host.fleet_host_page(
-            sources.hosts(), name, sources.now(), sources.down_time(), at
-        )
+        return fleet.fleet_host_page(sources.hosts(), name, sources.now(), sources.down_time(), at)
 
-    return Later(version=timeline.version(at, SHOWN), make=make)
+    return Later(version=period(at, SHOWN), make=make)
 
 
 def _decisions(view: FleetView, query: Query) -> Later:
     sources, at = view.sources, view.sources.time()
     return Later(
-        version=timeline.version(at, SHOWN),
-        make=lambda: decisions.decisions_page(sources.decisions(), query, at),
+        version=period(at, SHOWN), make=lambda: _decisions_page(sources.decisions(), query, at)
+    )
+
+
+def _decisions_page(decisions: Sequence[LoggedDecision], query: Query, now: datetime) -> Content:
+    """The last decisions, newest first."""
+    asked = PageQuery("/page/decisions", query, {"outcome", "from"})
+    outcome = asked.choice("outcome", OUTCOMES)
+    failed = [decision for decision in decisions if decision.error]
+    selected = [decision for decision in decisions if not decision.error]
+    shown = {"": list(decisions), "selected": selected, "failed": failed}[outcome]
+    part = asked.part(len(shown), ROWS)
+    start = part["start"]
+    return Content(
+        template="decisions.html",
+        values={
+            "rows": shown[start : start + ROWS],
+            "counts": {"selected": len(selected), "failed": len(failed)},
+            "total": len(decisions),
+            "found": len(shown),
+            "outcome": outcome,
+            "now": now,
+            "named": NAMED,
+            **part,
+        },
     )
 
 

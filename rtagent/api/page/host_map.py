@@ -5,22 +5,120 @@ It is made of the documents of the read API, so it shows what they show.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 from markupsafe import Markup
 
 from rtagent.api import nodes, numa, pci, resources
-from rtagent.api.page.capacity import capacities
-from rtagent.api.page.cells import SIGNS, WORDS, Socket, sockets
-from rtagent.api.page.devices import Tree, host_units, trees
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
+from rtagent.api.pci import Device
+from rtagent.api.resources import Resource
+from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
+from rtagent.model.units import KIB_IN_MIB
+from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
 
 #: Up to so many CPUs are drawn large, and up to so many at the usual size.
 FEW, USUAL = 16, 160
+#: Parts of a bus that leave space for others on its line.
+FEW_PARTS = 4
+#: The classes of Placement, in words.
+CLASSES: Mapping[str, str] = {
+    "PCPU": "Dedicated CPUs",
+    "VCPU": "Shared vCPUs",
+    "MEMORY_MB": "Memory",
+    "DISK_GB": "Disk",
+}
+#: What each use of a CPU is called on the map, and the sign that stands for it where there is no
+#: space for words.
+WORDS: Mapping[str, str] = {
+    numa.CLAIMED: "pinned",
+    numa.KEPT: "idle sibling",
+    numa.SHARED: "shared",
+    numa.FREE: "free",
+    numa.FOREIGN: "used without a claim",
+    numa.HOST: "host",
+    numa.OFFLINE: "offline",
+}
+SIGNS: Mapping[str, str] = {
+    numa.CLAIMED: "",
+    numa.KEPT: "\u2013",  # en dash
+    numa.SHARED: "≈",
+    numa.FREE: "",
+    numa.FOREIGN: "?",
+    numa.HOST: "◆",
+    numa.OFFLINE: "\u00d7",  # multiplication sign
+}
+
+_Owners = Mapping[str, Owner]
+
+
+class Segment(Value, frozen=True, kw_only=True):
+    """A part of a bar. :ivar use: ``owned``; without a known owner ``reserved`` or ``other``."""
+
+    start: int
+    pages: int
+    use: str = "owned"
+    owner: Owner | None = None
+
+
+class Unit(Value, frozen=True, kw_only=True):
+    """What one owner can have: a device, a virtual function, a mediated device.
+
+    :ivar key: unique on the page.
+    """
+
+    key: str
+    document: Device | Resource
+    owner: Owner | None
+
+    @property
+    def use(self) -> str:
+        """``owned``, ``free``, or ``unavailable``."""
+        status = self.document.status
+        if self.owner is not None or status in (ALLOCATED, CLAIMED):
+            return "owned"
+        return "free" if status == AVAILABLE else "unavailable"
+
+
+class Function(Value, frozen=True, kw_only=True):
+    """A device of the host.
+
+    :ivar unit: None: it cannot be assigned itself, only what it makes.
+    :ivar parts: virtual functions and mediated devices of it.
+    """
+
+    address: str
+    unit: Unit | None
+    parts: Sequence[Unit]
+
+
+class Port(Value, frozen=True, kw_only=True):
+    """The functions behind one root port, by bus: domain and bus, for example ``0000:3b``.
+
+    :ivar address: None: a bus that is behind no root port, or behind one that is not known.
+    """
+
+    address: str | None
+    buses: Mapping[str, Sequence[Function]]
+
+    @property
+    def many(self) -> bool:
+        """Whether a function has so many parts that the port needs the whole width."""
+        return any(len(each.parts) > FEW_PARTS for bus in self.buses.values() for each in bus)
+
+
+class Tree(Value, frozen=True, kw_only=True):
+    """The root ports of a NUMA node. :ivar free: units that claims can have, of :ivar total:."""
+
+    ports: Sequence[Port]
+    free: int
+    total: int
 
 
 class Rows(Protocol):
@@ -39,57 +137,143 @@ def host_map(
 
     :param notes: sentences to show in cells. :param ports: the root ports of the devices.
     """
-    node, (found, table) = nodes.document(state), rows.of(state)
-    placed = sockets(numa.document(state)["cells"], found)
-    units = resources.resources(state)["resources"]
-    devices = trees(pci.devices(state, {}, ports)["pci"], units, found, ports)
-    cells: set[int | None] = {cell.id for socket in placed for cell in socket.cells}
+    owners, table = rows.of(state)
+    cells = numa.document(state)["cells"]
+    sockets: dict[tuple[int, ...], list[numa.CellMap]] = {}
+    for cell in cells:
+        sockets.setdefault(cell.sockets, []).append(cell)
+    units = [
+        Unit(key=f"res-{number}", document=resource, owner=owners.get(resource.owner_id or ""))
+        for number, resource in enumerate(resources.resources(state)["resources"])
+    ]
+    devices = _trees(pci.devices(state, {}, ports)["pci"], units, owners, ports)
+    bars = {cell.id: list(_bars(cell, owners)) for cell in cells}
+    uses = Counter(cpu.use for cell in cells for core in cell.cores for cpu in core)
     return Content(
         template="host_map.html",
         values={
-            "node": node,
-            "capacities": tuple(capacities(node["inventories"])),
-            "sockets": placed,
-            "density": _density(placed),
-            "stacked": any(len(socket.cells) > 1 for socket in placed),
-            "legend": _legend(placed),
-            "trees": {name: tree for name, tree in devices.items() if name in cells},
-            "elsewhere": _elsewhere(devices, cells),
-            "host_units": host_units(units, found),
-            "owners": table,
+            "node": nodes.document(state),
+            "classes": CLASSES,
+            "sockets": sockets,
+            "bars": bars,
+            "density": _density(uses.total()),
+            "uses": [use for use in numa.USES if use in uses],
+            "caption": partial(_caption, owners),
+            "words": WORDS,
+            "signs": SIGNS,
+            "trees": devices,
+            "elsewhere": {name: tree for name, tree in devices.items() if name not in bars},
+            "host_units": _host_units(units),
+            "owners": owners,
+            "owner_rows": table,
             "notes": notes or {},
         },
     )
 
 
-def _density(placed: Iterable[Socket]) -> str:
-    cpus = sum(cell.cpus for socket in placed for cell in socket.cells)
+def _density(cpus: int) -> str:
     return "sparse" if cpus <= FEW else "usual" if cpus <= USUAL else "dense"
 
 
-def _legend(placed: Iterable[Socket]) -> tuple[Mapping[str, Any], ...]:
-    """The uses that occur on the map, in a fixed order."""
-    threads = (
-        thread
-        for socket in placed
-        for cell in socket.cells
-        for core in cell.cores
-        for thread in core.threads
+def _caption(owners: _Owners, core: Iterable[numa.Cpu]) -> str:
+    """The names of a core's owners, or the use if none has it."""
+    owned = ((owners.get(cpu.owner_id or ""), cpu.use) for cpu in core)
+    return " · ".join(dict.fromkeys(o.name if o else WORDS[use] for o, use in owned))
+
+
+def _bars(cell: numa.CellMap, owners: _Owners) -> Iterator[tuple[numa.Pool, Sequence[Segment]]]:
+    """The pools of a cell that have pages, with the parts of the bar of each."""
+    here = [owner for owner in owners.values() if owner.usage.numa.memory_mb.get(cell.id)]
+    for pool in cell.pages:
+        if pool.total or pool.used:
+            yield pool, list(_segments(cell, pool, here))
+
+
+def _segments(cell: numa.CellMap, pool: numa.Pool, here: Iterable[Owner]) -> Iterator[Segment]:
+    """The parts of a bar: reserved pages, then those of each owner."""
+    smallest = min(each.size_kb for each in cell.pages)
+    start, left = 0, pool.used
+    if pool.reserved:
+        yield Segment(start=0, pages=pool.reserved, use="reserved")
+        start = pool.reserved
+    for owner in here:
+        pages = min(left, _pages(owner, cell.id, pool.size_kb, smallest))
+        if pages > 0:
+            yield Segment(start=start, pages=pages, owner=owner)
+            start, left = start + pages, left - pages
+    if left > 0:
+        yield Segment(start=start, pages=left, use="other")
+
+
+def _pages(owner: Owner, cell: int, size: int, smallest: int) -> int:
+    """The pages of that size that an owner has in a cell. Memory without an explicit page size
+    counts as pages of the smallest size, as in the document."""
+    usage = owner.usage.numa
+    explicit = usage.pages.get((cell, size), 0)
+    if size != smallest:
+        return explicit
+    others = usage.memory_mb.get(cell, 0) * KIB_IN_MIB - sum(
+        each * number for (where, each), number in usage.pages.items() if where == cell
     )
-    occurring = {thread.use for thread in threads}
-    return tuple(
-        {"use": use, "word": WORDS[use], "sign": SIGNS[use]}
-        for use in numa.USES
-        if use in occurring
+    return explicit + -(-others // smallest)
+
+
+def _trees(
+    devices: Iterable[Device], units: Iterable[Unit], owners: _Owners, ports: RootPorts
+) -> Mapping[int | None, Tree]:
+    """Return the devices by NUMA node; None: the device reports none."""
+    by_address = {device.address: _unit(device, owners) for device in devices}
+    parts: dict[str, list[Unit]] = {}
+    for unit in (*by_address.values(), *units):
+        if unit.document.parent_addr:
+            parts.setdefault(unit.document.parent_addr, []).append(unit)
+    whole = (a for a, unit in by_address.items() if not unit.document.parent_addr)
+    found: dict[int | None, dict[str, list[Function]]] = {}
+    for address in sorted({*parts, *whole}):
+        function = Function(
+            address=address, unit=by_address.get(address), parts=parts.get(address, ())
+        )
+        found.setdefault(_node(function), {}).setdefault(_bus(address), []).append(function)
+    # All devices of a bus are behind the same port, also those that are not known any more.
+    by_bus = {_bus(address): port for address, port in ports.items()}
+    return {node: _tree(buses, by_bus) for node, buses in found.items()}
+
+
+def _tree(buses: Mapping[str, Sequence[Function]], by_bus: Mapping[str, str]) -> Tree:
+    functions = [function for bus in buses.values() for function in bus]
+    units = [unit for each in functions for unit in (each.unit, *each.parts) if unit is not None]
+    behind: dict[str, dict[str, Sequence[Function]]] = {}
+    for name, bus in buses.items():
+        behind.setdefault(by_bus.get(name, name), {})[name] = bus
+    ports = (Port(address=by_bus.get(next(iter(each))), buses=each) for each in behind.values())
+    return Tree(
+        ports=sorted(ports, key=lambda port: port.many),
+        free=sum(unit.use == "free" for unit in units),
+        total=len(units),
     )
 
 
-def _elsewhere(
-    devices: Mapping[int | None, Tree], cells: Collection[int | None]
-) -> tuple[Any, ...]:
-    """The devices that are in no cell: the title and the tree of each group."""
-    return tuple(
-        ("Devices without a known NUMA node" if name is None else f"NUMA node {name}", tree)
-        for name, tree in devices.items()
-        if name not in cells
-    )
+def _host_units(units: Iterable[Unit]) -> Mapping[str, list[Unit]]:
+    """The units of the host itself by resource class: persistent memory."""
+    found: dict[str, list[Unit]] = {}
+    for unit in units:
+        if isinstance(unit.document, Resource) and not unit.document.parent_addr:
+            found.setdefault(unit.document.resource_class, []).append(unit)
+    return found
+
+
+def _bus(address: str) -> str:
+    """Domain and bus."""
+    return address[:7]
+
+
+def _node(function: Function) -> int | None:
+    """The NUMA node of a device, or that of its virtual functions if only they are listed."""
+    units = function.parts if function.unit is None else (function.unit,)
+    nodes = [unit.document.numa_node for unit in units if isinstance(unit.document, Device)]
+    return min((node for node in nodes if node is not None), default=None)
+
+
+def _unit(device: Device, owners: _Owners) -> Unit:
+    owner = owners.get(device.owner_id or "")
+    return Unit(key=f"dev-{device.address}", document=device, owner=owner)

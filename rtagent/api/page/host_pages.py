@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rtagent.api.page import claim, claim_table, fit, timeline
+from rtagent.api.page import claims, fit, timeline
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
-from rtagent.api.page.routes import Link, Paged, Query
+from rtagent.api.page.routes import Link, Paged, Query, period
 from rtagent.api.page.sources import PageSources
 from rtagent.errors import Unavailable
 from rtagent.model.claim_event import HistoryPage
@@ -34,30 +34,27 @@ class HostView(Paged, Protocol):
 
 def _claims(view: HostView, query: Query) -> Later:
     now = view.sources.more.now()
-    return Later(
-        version=timeline.version(now),
-        make=lambda: claim_table.claim_table(view.state, query, now),
-    )
+    return Later(version=period(now), make=lambda: claims.claim_table(view.state, query, now))
 
 
 def _claim(view: HostView, uuid: str, query: Query) -> Later:
     """The history is read here, for each request: its own cache knows when it has changed."""
     sources = view.sources.more
-    now, found = sources.now(), view.state.claims.get(uuid)
+    now, claim = sources.now(), view.state.claims.get(uuid)
     history: HistoryPage | Unavailable
     try:
-        history = sources.history(view.state, uuid, _before(claim.PATH, query))
+        history = sources.history(view.state, uuid, _before(claims.PATH, query))
     except Unavailable as error:
         history = error
-    document = None if found is None else sources.document(found.owner_id)
+    document = None if claim is None else sources.document(claim.owner_id)
 
     def make() -> Content:
-        compared = None if found is None else sources.comparison(view.state, found, document)
-        return claim.claim_page(view.state, uuid, query, history, compared, now)
+        compared = None if claim is None else sources.comparison(view.state, claim, document)
+        return claims.claim_page(view.state, uuid, query, history, compared, now)
 
     newest = history.message if isinstance(history, Unavailable) else history.events[:1]
     read = None if document is None else document.at
-    return Later(version=(timeline.version(now), newest, read), make=make)
+    return Later(version=(period(now), newest, read), make=make)
 
 
 def _fit(view: HostView, query: Query) -> Content:
@@ -71,18 +68,18 @@ def _timeline(view: HostView, query: Query) -> Later:
     """It is rendered anew each two seconds at most, and shows everything until then."""
     sources = view.sources.more
     return Later(
-        version=timeline.version(sources.now(), 2),
+        version=period(sources.now(), 2),
         make=lambda: timeline.timeline_page(sources.timeline(), query),
     )
 
 
 def _history(view: HostView, query: Query) -> Later:
     sources = view.sources.more
-    page = sources.history(view.state, None, _before(timeline.HISTORY, query))
+    page = sources.history(view.state, None, _before(claims.HISTORY, query))
     now = sources.now()
     return Later(
-        version=(timeline.version(now), page.events[:1]),
-        make=lambda: timeline.history_page(page, query, now),
+        version=(period(now), page.events[:1]),
+        make=lambda: claims.history_page(page, query, now),
     )
 
 

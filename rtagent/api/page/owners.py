@@ -1,55 +1,101 @@
-"""The owners of a host's resources, as the host map lists them."""
+"""The owners of a host's resources, as the host map lists them, and their badges: the colour,
+pattern and code by which the pages show an owner."""
 
 from __future__ import annotations
 
 import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from markupsafe import Markup
 
-from rtagent.api.page import quantities
-from rtagent.api.page.badges import Badge, Badges
-from rtagent.api.page.quantities import TIMES
 from rtagent.api.page.rendering import part
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
-from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.model.usage import Usage
 from rtagent.reconcile.drift import drifts, orphans
 
-#: The state of a domain that no claim accounts for.
-NO_CLAIM = "no claim"
+#: Hues and patterns of ``page.css``: the classes h0, h1, ... and p0, p1, ...
+HUES, PATTERNS = 10, 4
+#: The letters of the hues. I is left out, because it resembles 1.
+LETTERS = "ABCDEFGHJK"
+#: Steps from one hue to that of the next owner, so that neighbours differ clearly.
+_STEP = 3
+
+
+class Badge(Value, frozen=True, kw_only=True):
+    """A colour, a pattern and a code.
+
+    :ivar code: a letter for the hue, and a number if several owners have it: ``C``, ``C2``.
+    :ivar style: the classes of hue and pattern.
+    """
+
+    code: str
+    style: str
+
+
+@cache
+def badge(number: int) -> Badge:
+    """Return one of endlessly many badges, by its number from 0."""
+    again, hue = number // HUES, number * _STEP % HUES
+    return Badge(
+        code=LETTERS[hue] + (str(again + 1) if again else ""),
+        style=f"badge h{hue} p{again % PATTERNS}",
+    )
+
+
+class Badges:
+    """The badges of the owners. An owner keeps its badge as long as it is known."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, owners: Iterable[str]) -> Mapping[str, Badge]:
+        """Return the badge of each owner, and forget all others. New owners get free badges, in the
+        order in which they are given."""
+        uuids = list(dict.fromkeys(owners))
+        numbers = {uuid: self._numbers[uuid] for uuid in uuids if uuid in self._numbers}
+        used, free = set(numbers.values()), 0
+        for uuid in uuids:
+            if uuid not in numbers:
+                while free in used:
+                    free += 1
+                numbers[uuid] = free
+                used.add(free)
+        self._numbers = numbers
+        return {uuid: badge(numbers[uuid]) for uuid in uuids}
 
 
 class Owner(Value, frozen=True, kw_only=True):
-    """One owner, as a row.
+    """One owner.
 
-    :ivar uuid: of the instance or of the foreign domain. :ivar state: of its claims, in words.
-    :ivar flags: problems, each in a few words.
-    :ivar claims: uuids of its claims. :ivar cpus: host CPUs that are dedicated to it.
-    :ivar kept: idle thread siblings that it reserves.
-    :ivar cells: the host cells of its memory, with the pages of an explicit size.
-    :ivar devices: addresses. :ivar units: names of other assigned resources.
-    :ivar usage: what it counts for.
+    :ivar uuid: of the instance or of the foreign domain. :ivar claims: its claims.
+    :ivar domain: how its domain differs from them, or all of it if there are none.
+    :ivar usage: what it counts for. :ivar flags: problems, each in a few words.
     """
 
     uuid: str
-    name: str
     badge: Badge
-    state: str
-    flags: tuple[str, ...]
-    claims: tuple[str, ...]
-    cpus: str
-    kept: str
-    vcpus: int
-    memory: str
-    disk: str
-    cells: tuple[str, ...]
-    devices: tuple[str, ...]
-    units: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    domain: DomainUsage | None
     usage: Usage
+    flags: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the instance, or of the domain."""
+        names = (claim.instance.display_name for claim in self.claims)
+        return next(names, None) or (self.domain.name if self.domain else None) or self.uuid
+
+    @property
+    def devices(self) -> list[str]:
+        """The addresses of its devices."""
+        active = self.domain is not None and self.domain.active
+        occupied = self.domain.occupancy.devices if self.domain and active else frozenset()
+        return sorted({device.address for claim in self.claims for device in claim.pci} | occupied)
 
 
 class _Row(Value, frozen=True, kw_only=True):
@@ -78,16 +124,18 @@ class OwnerRows:
         :param tested: the owner of a claim that was not made, so there is no page of it.
         """
         claims = state.claims
-        first = sorted((claims[uuids[0]].created_at, each) for each, uuids in state.owners.items())
-        uuids = [*(each for _, each in first), *(each.domain_uuid for each in orphans(state))]
-        drifting = {each.owner_id for each in drifts(state)}
+        first = sorted(
+            (claims[uuids[0]].created_at, owner) for owner, uuids in state.owners.items()
+        )
+        owners = [*(owner for _, owner in first), *(usage.domain_uuid for usage in orphans(state))]
+        drifting = {drift.owner_id for drift in drifts(state)}
         with self._lock:
-            badges = self._badges.of(uuids)
+            badges = self._badges.of(owners)
             rows = {
-                each: self._row(
-                    state, each, badges[each], each in drifting, self._linked and each != tested
+                uuid: self._row(
+                    state, uuid, badges[uuid], uuid in drifting, self._linked and uuid != tested
                 )
-                for each in uuids
+                for uuid in owners
             }
             self._rows = rows
         return (
@@ -98,12 +146,11 @@ class OwnerRows:
     def _row(self, state: NodeState, uuid: str, badge: Badge, drifting: bool, linked: bool) -> _Row:
         claims = state.claims_of(uuid)
         made_of = (*claims, state.domain_usages.get(uuid), badge, drifting, linked)
-        known = self._rows.get(uuid)
-        if known is not None and _identical(known.made_of, made_of):
-            return known
+        row = self._rows.get(uuid)
+        if row is not None and _identical(row.made_of, made_of):
+            return row
         owner = _owner(state, uuid, badge, drifting)
-        claim = owner.claims[0] if linked and owner.claims else None
-        html = part("units.html", "owner_row", owner, claim)
+        html = part("units.html", "owner_row", owner, linked)
         return _Row(made_of=made_of, owner=owner, html=html)
 
 
@@ -115,30 +162,14 @@ def _identical(one: Sequence[object], other: Sequence[object]) -> bool:
 def _owner(state: NodeState, uuid: str, badge: Badge, drifting: bool) -> Owner:
     claims, domain = state.claims_of(uuid), state.domain_usages.get(uuid)
     alone = len(claims) == 1 and domain is None
-    usage = claims[0].usage if alone else state.usage_of(uuid)
-    occupied = domain.occupancy.devices if domain is not None and domain.active else frozenset()
-    numa = usage.numa
     return Owner(
         uuid=uuid,
-        name=_name(claims, domain.name if domain else None) or uuid,
         badge=badge,
-        state=", ".join(dict.fromkeys(claim.state for claim in claims)) or NO_CLAIM,
+        claims=claims,
+        domain=domain,
+        usage=claims[0].usage if alone else state.usage_of(uuid),
         flags=tuple(_flags(claims, drifting)),
-        claims=tuple(claim.uuid for claim in claims),
-        cpus=format_cpu_spec(cpu for cpu, number in numa.pinned.items() if number),
-        kept=format_cpu_spec(cpu for cpu, number in numa.kept.items() if number),
-        vcpus=usage.vcpus,
-        memory=quantities.megabytes(usage.memory_mb),
-        disk=quantities.megabytes(usage.disk_mb) if usage.disk_mb else "",
-        cells=tuple(_cells(usage)),
-        devices=tuple(sorted({each.address for claim in claims for each in claim.pci} | occupied)),
-        units=tuple(_units(claims)),
-        usage=usage,
     )
-
-
-def _name(claims: Iterable[Claim], domain: str | None) -> str | None:
-    return next((claim.instance.display_name for claim in claims), None) or domain
 
 
 def _flags(claims: Iterable[Claim], drifting: bool) -> Iterator[str]:
@@ -146,21 +177,3 @@ def _flags(claims: Iterable[Claim], drifting: bool) -> Iterator[str]:
         yield "suspect"
     if drifting:
         yield "drift"
-
-
-def _cells(usage: Usage) -> Iterator[str]:
-    numa = usage.numa
-    for cell, memory in sorted(numa.memory_mb.items()):
-        pools = [(size, n) for (where, size), n in numa.pages.items() if where == cell and n]
-        for size, number in sorted(pools):
-            yield f"{cell}: {number} {TIMES} {quantities.size(size)}"
-        if memory and not pools:
-            yield str(cell)
-
-
-def _units(claims: Iterable[Claim]) -> Iterator[str]:
-    for claim in claims:
-        for unit in claim.resources:
-            yield f"{unit.resource_class} {unit.identifier}"
-        for each in claim.quantities:
-            yield f"{each.quantity} {TIMES} {each.resource_class}"

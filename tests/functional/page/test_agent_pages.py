@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rtagent.api.page.quantities import megabytes
+from rtagent.api.page.formats import megabytes
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.health import Status
 from rtagent.virt.libvirt.guest import apply

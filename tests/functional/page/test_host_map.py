@@ -3,8 +3,8 @@
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from rtagent.api.page.cells import WORDS
-from rtagent.api.page.quantities import megabytes, size
+from rtagent.api.page.formats import megabytes, size
+from rtagent.api.page.host_map import WORDS
 from tests.servers.chromium import look
 
 #: All CPUs: cell, the threads of the core, classes, label, and the owner of the row that it links.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.api.page.fit_form import ALIAS, mistakes, parse
+from rtagent.api.page.fit import ALIAS, mistakes, parse
 from rtagent.errors import InvalidRequest, NodeNotReady, PropertyInvalid
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.validation import validate

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 import pytest
 
-from rtagent.api.page.fleet_hosts import CLOSED, DISABLED, DOWN, DRAINING, UP, fleet
+from rtagent.api.page.fleet import CLOSED, DISABLED, DOWN, DRAINING, UP, fleet
 from rtagent.errors import TooManyRequests
 from rtagent.model.host_report import ServiceState
 from rtagent.scheduler.select import Scheduler
@@ -45,7 +45,7 @@ def test_promised_parts_are_of_what_can_be_claimed():
 def test_a_host_that_was_never_described_promises_nothing():
     bare = host_state(seen=float("-inf"))
     [host] = fleet([bare], SEEN, DOWN_TIME)
-    assert (host.age, host.status) == (None, DOWN)
+    assert (host.document["age"], host.status) == (None, DOWN)
     page = PageFleet(bare).sources.answer(f"/page/hosts/{bare.uuid}")
     assert page.status == HTTPStatus.OK
 

@@ -1,6 +1,6 @@
 """The badges of owners: unique codes, and no change while an owner is known."""
 
-from rtagent.api.page.badges import HUES, PATTERNS, Badges, badge
+from rtagent.api.page.owners import HUES, PATTERNS, Badges, badge
 
 
 def test_every_owner_has_a_code_of_its_own():

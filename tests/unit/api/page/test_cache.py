@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from rtagent.api.page.cache import LONGEST_PAUSE, PAUSE, SIZE, PageCache
+from rtagent.api.page.routes import LONGEST_PAUSE, PAUSE, SIZE, PageCache
 from rtagent.api.reply import Reply
 
 

@@ -7,8 +7,8 @@ from immutables import Map
 from lxml import html
 from msgspec.structs import replace
 
-from rtagent.api.page.cache import PageCache
-from rtagent.api.page.cells import WORDS
+from rtagent.api.page.host_map import WORDS
+from rtagent.api.page.routes import PageCache
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
 from rtagent.model.pci_devices import PciDevices

@@ -16,7 +16,7 @@ def test_a_row_is_made_again_only_when_its_owner_changes():
     assert unchanged is first
     assert "drift" in changed
     assert "drift" not in second
-    assert owners[uuid(102)].vcpus == 9
+    assert owners[uuid(102)].usage.vcpus == 9
 
 
 def test_a_claim_that_becomes_active_changes_its_row():

@@ -3,7 +3,7 @@
 import re
 from http import HTTPStatus
 
-from rtagent.api.page.headers import CONTENT_SECURITY_POLICY
+from rtagent.api.page.rendering import CONTENT_SECURITY_POLICY
 from rtagent.api.reply import Reply
 from rtagent.api.routes import Sources, answer
 from tests.support.api_states import claimed, populated, sources

@@ -3,8 +3,7 @@
 import pytest
 from markupsafe import Markup
 
-from rtagent.api.page.quantities import megabytes, share, size
-from rtagent.api.page.text import LONGEST, visible, web_address
+from rtagent.api.page.formats import LONGEST, megabytes, share, size, visible, web_address
 
 
 @pytest.mark.parametrize(
