@@ -1,12 +1,15 @@
-"""JSON views of claims, migrations, orphans and drift."""
+"""JSON views of claims, migrations, orphans, drift and drains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from rtagent.errors import ClaimNotFound, InvalidRequest
-from rtagent.model.claim import LIVE_STATES
+from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile import drift as differences
@@ -68,3 +71,32 @@ def drift(state: NodeState) -> Mapping[str, Any]:
     """``{"drift": [Drift]}``: where domains differ from their claims, then claimed units that are
     absent from the host; each by owner."""
     return {"drift": (*differences.drifts(state), *differences.absent(state))}
+
+
+def drains(state: NodeState) -> Mapping[str, Any]:
+    """``{"drains": [{"node", "drain", "claims", "orphans"}]}``; an agent serves one node. ``drain``
+    is null, or has ``since``, ``reason``, ``deadline`` and ``actor``; ``claims`` and ``orphans``
+    are what remains on the node.
+    """
+    return {"drains": [_drain(state)]}
+
+
+def _drain(state: NodeState) -> dict[str, Any]:
+    claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
+    return {
+        "node": state.node.hypervisor_hostname,
+        "drain": None if state.drain is None else msgspec.to_builtins(state.drain),
+        "claims": [_claim(each) for each in claims],
+        "orphans": [_orphan(each) for each in differences.orphans(state)],
+    }
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    names = ("uuid", "owner_id", "kind", "state", "suspect", "vcpus", "memory_mb")
+    fields = {name: getattr(claim, name) for name in names}
+    return {**fields, "display_name": claim.instance.display_name}
+
+
+def _orphan(usage: DomainUsage) -> dict[str, Any]:
+    names = ("domain_uuid", "name", "active", "vcpus", "memory_mb")
+    return {name: getattr(usage, name) for name in names}

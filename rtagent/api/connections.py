@@ -1,7 +1,8 @@
 """Connections of the read API: waitress's listener and channels, with limits and deadlines.
 
 waitress has a single timeout, which restarts with every byte, and it accepts no connection while
-its limit is reached. So clients that send nothing could occupy all connections.
+its limit is reached. So clients that send nothing could occupy all connections. It has no TLS: the
+handshake takes place while the channel reads, so a slow one is bounded like a slow request.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import errno
 import select
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +27,6 @@ from rtagent.api.application import PEER, Application
 from rtagent.api.guard import Guard
 from rtagent.api.peers import peer_of
 from rtagent.api.reply import document, problem
-from rtagent.api.tls import NotYet, TlsConnection
 
 #: Errors of accept(2) for lack of descriptors or memory. The connection keeps waiting.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -54,6 +56,56 @@ class Workers(ThreadedTaskDispatcher):
         if more:
             self.set_thread_count(number + 1)
         super().add_task(task)
+
+
+class NotYet(Exception):
+    """A record, or the handshake, is not complete: there is nothing to read yet."""
+
+
+class TlsConnection:
+    """A non-blocking TLS connection, with the methods of a socket that a channel calls.
+
+    OpenSSL does not allow a read and a write of one connection at the same time.
+    """
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        """:raises OSError: the client has gone already."""
+        connection.setblocking(False)
+        self._lock = threading.Lock()
+        self._tls = context.wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+
+    def recv(self, size: int) -> bytes:
+        """Return what is there, at most the rest of a record more than `size`; b"": the end.
+
+        The rest would not make the socket readable again.
+
+        :raises NotYet: :raises OSError: the connection cannot be used.
+        """
+        with self._lock:
+            try:
+                data = self._tls.recv(size)
+                while data and (rest := self._tls.pending()):
+                    data += self._tls.recv(rest)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wait:
+                raise NotYet from wait
+        return data
+
+    def send(self, data: bytes) -> int:
+        """Send a part of the data. :raises BlockingIOError: nothing can be sent now."""
+        with self._lock:
+            try:
+                return self._tls.send(data)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wait:
+                raise BlockingIOError(errno.EWOULDBLOCK, "TLS waits") from wait
+
+    def close(self) -> None:
+        """Close it, without waiting for the client."""
+        self._tls.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tls, name)
 
 
 class Listener(BaseWSGIServer):

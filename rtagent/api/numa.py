@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.api.nodes import check_served
-from rtagent.api.owners import claim_of
+from rtagent.api.pci import claim_of
 from rtagent.model.base import Value
 from rtagent.model.claim import PCPU, Claim
 from rtagent.model.node_state import NodeState

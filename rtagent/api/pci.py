@@ -1,19 +1,23 @@
-"""JSON views of PCI devices: owner, status, and why a device is unavailable."""
+"""JSON views of PCI devices and of assigned resources (virtual GPUs, persistent memory namespaces):
+owner, status, and why a device is unavailable."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rtagent.api.owners import owner_of
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
+from rtagent.model.claim import LEASED_STATES, RESOURCE, Claim, Unit
 from rtagent.model.device import DEV_TYPES, NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
-from rtagent.pci.device_states import STATES
+from rtagent.pci.assigned_resources import missing, resource_users
+from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED, STATES
+from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.resource_providers import provider_of_resource
 from rtagent.pci.specs import tags_as_dict
 
 
@@ -151,3 +155,125 @@ def _claim(state: NodeState, owner_id: str | None, address: str) -> Claim | None
         if address in (*(each.address for each in claim.pci), *parents):
             return claim
     return None
+
+
+class Owner(Value, frozen=True, kw_only=True):
+    """:ivar owner_id: uuid of the instance or of the foreign domain; None if the unit is free.
+    :ivar name: the name of the instance or domain. :ivar claim_uuid: None if no claim has the unit.
+    """
+
+    owner_id: str | None = None
+    name: str | None = None
+    claim_uuid: str | None = None
+
+
+NO_OWNER = Owner()
+
+
+def claim_of(state: NodeState, unit: Unit) -> Claim | None:
+    """The claim that has a unit; of several of the same owner, the first."""
+    owner = state.units.get(unit)
+    claims = state.claims_of(owner) if owner else ()
+    if len(claims) == 1:  # most owners
+        return claims[0]
+    return next((claim for claim in claims if unit in claim.units), None)
+
+
+def owner_of(state: NodeState, owner_id: str | None, claim: Claim | None) -> Owner:
+    """Describe an owner.
+
+    :param owner_id: None if the unit is free.
+    :param claim: by which the owner has the unit; None: its domain was observed to use it.
+    """
+    if owner_id is None:
+        return NO_OWNER
+    if claim is not None:
+        name = claim.instance.display_name
+        return Owner(owner_id=owner_id, name=name, claim_uuid=claim.uuid)
+    domain_usage = state.domain_usages.get(owner_id)
+    return Owner(owner_id=owner_id, name=domain_usage.name if domain_usage else None)
+
+
+class Resource(Value, frozen=True, kw_only=True):
+    """One resource that is in an inventory or assigned to a claim.
+
+    :ivar node: hypervisor_hostname.
+    :ivar provider: the uuid of its resource provider in Placement.
+    :ivar parent_addr: the PCI address of its device; None: the host itself has it.
+    :ivar mdev_uuid: the uuid of its mediated device, which may not exist yet; None: it has none.
+    :ivar status: ``available``, ``claimed`` or ``allocated``, as for a PCI device.
+    :ivar owner_id: as for a PCI device, like ``name`` and ``claim_uuid``.
+    :ivar present: whether the host has it.
+    """
+
+    node: str
+    provider: str
+    parent_addr: str | None
+    resource_class: str
+    identifier: str
+    mdev_uuid: str | None
+    status: str
+    owner_id: str | None
+    name: str | None
+    claim_uuid: str | None
+    present: bool
+
+
+def resources(state: NodeState) -> Mapping[str, Any]:
+    """``{"resources": [Resource]}``: those in inventories, then those that claims have and the host
+    does not."""
+    owners = resource_users(state)
+    gone = (
+        unit
+        for claim in state.claims.values()
+        for unit in missing(state.resource_inventories, claim.resources)
+    )
+    return {
+        "resources": (
+            *(_resource(state, unit, owners, present=True) for unit in _present(state)),
+            *(
+                _resource(state, unit, owners, present=False)
+                for unit in sorted(set(gone), key=_name)
+            ),
+        )
+    }
+
+
+def _present(state: NodeState) -> Iterator[AssignedResource]:
+    for each in state.resource_inventories:
+        for name in each.identifiers:
+            yield AssignedResource(
+                resource_class=each.resource_class,
+                identifier=name,
+                parent_addr=each.provider or None,
+            )
+
+
+def _name(unit: AssignedResource) -> str:
+    return unit.identifier
+
+
+def _resource(
+    state: NodeState, unit: AssignedResource, owners: Mapping[str, str], *, present: bool
+) -> Resource:
+    claim = claim_of(state, (RESOURCE, unit.identifier))
+    owner = owner_of(state, owners.get(unit.identifier), claim)
+    return Resource(
+        node=state.node.hypervisor_hostname,
+        provider=provider_of_resource(state, unit.parent_addr),
+        parent_addr=unit.parent_addr,
+        resource_class=unit.resource_class,
+        identifier=unit.identifier,
+        mdev_uuid=mdev_uuid(state.node.uuid, unit.identifier) if unit.parent_addr else None,
+        status=_status(owner, claim),
+        owner_id=owner.owner_id,
+        name=owner.name,
+        claim_uuid=owner.claim_uuid,
+        present=present,
+    )
+
+
+def _status(owner: Owner, claim: Claim | None) -> str:
+    if owner == NO_OWNER:
+        return AVAILABLE
+    return CLAIMED if claim is not None and claim.state in LEASED_STATES else ALLOCATED

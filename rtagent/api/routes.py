@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from rtagent.api import (
     claims,
-    drains,
     events,
     health,
     histories,
@@ -19,14 +18,12 @@ from rtagent.api import (
     nodes,
     numa,
     pci,
-    resources,
 )
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
 from rtagent.api.page.sources import PageSources
-from rtagent.api.reply import JSON, Reply, document
-from rtagent.api.routing import Query, Routes
+from rtagent.api.reply import JSON, Query, Reply, Routes, document
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.device import RootPorts
@@ -149,11 +146,11 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
         {**claims.claims(view.state, query), "flags": view.flags()}
     ),
     "pci": lambda view, query: view.reply(pci.devices(view.state, query, view.ports)),
-    "resources": lambda view, _: view.reply(resources.resources(view.state)),
+    "resources": lambda view, _: view.reply(pci.resources(view.state)),
     "migrations": lambda view, query: view.reply(claims.migrations(view.state, query)),
     "orphans": lambda view, _: view.reply(claims.orphans(view.state)),
     "drift": lambda view, _: view.reply(claims.drift(view.state)),
-    "drains": lambda view, _: view.reply(drains.drains(view.state)),
+    "drains": lambda view, _: view.reply(claims.drains(view.state)),
     "numa": lambda view, _: view.reply(numa.hosts(view.state)),
     "allocations": lambda view, _: view.reply(view.sources.allocations()),
     "events": lambda view, query: events.events(view.sources.events, query),

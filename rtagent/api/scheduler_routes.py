@@ -14,8 +14,7 @@ from rtagent.api import health, scheduler_hosts
 from rtagent.api.metrics import MEDIA_TYPE, HealthCollector
 from rtagent.api.page import fleet_pages
 from rtagent.api.page.routes import PageCache, PageRoutes
-from rtagent.api.reply import JSON, Reply, document
-from rtagent.api.routing import Query, Routes
+from rtagent.api.reply import JSON, Query, Reply, Routes, document
 from rtagent.errors import RtAgentError, Unavailable
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value

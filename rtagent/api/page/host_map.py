@@ -12,11 +12,10 @@ from typing import Protocol
 
 from markupsafe import Markup
 
-from rtagent.api import nodes, numa, pci, resources
+from rtagent.api import nodes, numa, pci
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
-from rtagent.api.pci import Device
-from rtagent.api.resources import Resource
+from rtagent.api.pci import Device, Resource
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
@@ -144,7 +143,7 @@ def host_map(
         sockets.setdefault(cell.sockets, []).append(cell)
     units = [
         Unit(key=f"res-{number}", document=resource, owner=owners.get(resource.owner_id or ""))
-        for number, resource in enumerate(resources.resources(state)["resources"])
+        for number, resource in enumerate(pci.resources(state)["resources"])
     ]
     devices = _trees(pci.devices(state, {}, ports)["pci"], units, owners, ports)
     bars = {cell.id: list(_bars(cell, owners)) for cell in cells}

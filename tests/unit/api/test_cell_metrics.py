@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from rtagent.api.cell_metrics import cells
+from rtagent.api.metrics import cells
 from rtagent.model.change import Change
 from rtagent.model.policy import NumaPolicy
 from tests.support.claims import pinned_claim

@@ -4,7 +4,7 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from rtagent.api import pci, resources
+from rtagent.api import pci
 from rtagent.api.pci import Device
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.pci.device_states import (
@@ -161,7 +161,7 @@ def test_an_unknown_device_is_not_found():
 
 
 def test_an_assigned_resource_names_its_owner():
-    listed = resources.resources(devices_in_every_state())["resources"]
+    listed = pci.resources(devices_in_every_state())["resources"]
     assert [(each.identifier, each.status, each.name, each.present) for each in listed] == [
         (VGPU[0], ALLOCATED, "web-1", True),
         (VGPU[1], ALLOCATED, "odd", True),
@@ -179,10 +179,10 @@ def test_an_assigned_resource_names_its_owner():
 def test_a_resource_is_claimed_until_its_domain_may_run(state, status):
     claim = replace(WEB_CLAIM, state=state)
     held = replace(devices_in_every_state(), claims=Map({claim.uuid: claim}))
-    assert resources.resources(held)["resources"][0].status == status
+    assert pci.resources(held)["resources"][0].status == status
 
 
 def test_a_mediated_device_has_its_uuid():
-    first, *_, namespace, _ = resources.resources(devices_in_every_state())["resources"]
+    first, *_, namespace, _ = pci.resources(devices_in_every_state())["resources"]
     assert first.mdev_uuid == mdev_uuid(NODE.uuid, VGPU[0])
     assert namespace.mdev_uuid is None
