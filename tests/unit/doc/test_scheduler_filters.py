@@ -11,7 +11,7 @@ from rtagent.conf.filter_scheduler import DEFAULT_FILTERS, FilterOptions
 from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
-from rtagent.scheduler.filters.compute import ComputeFilter
+from rtagent.scheduler.filters.hosts import ComputeFilter
 from rtagent.scheduler.host_state import FIELDS
 from tests.support.host_states import host_state
 from tests.support.scheduling import scheduler_request

@@ -9,7 +9,7 @@ from rtagent.errors import ConfigError
 from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
-from rtagent.scheduler.filters.compute import ComputeFilter
+from rtagent.scheduler.filters.hosts import ComputeFilter
 from rtagent.scheduler.filters.json_query import JsonFilter
 
 OURS = {

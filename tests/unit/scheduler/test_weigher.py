@@ -3,8 +3,7 @@
 import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
-from rtagent.scheduler.weighers.load import NumInstancesWeigher
+from rtagent.scheduler.weighers import DiskWeigher, NumInstancesWeigher, RAMWeigher
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import ByIoOps, weigh, weights
 

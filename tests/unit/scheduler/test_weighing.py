@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import ConfigError
-from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
-from rtagent.scheduler.weighers.cross_cell import CrossCellWeigher
+from rtagent.scheduler.weighers import CrossCellWeigher, DiskWeigher, RAMWeigher
 from rtagent.scheduler.weighing import ALL, HostWeighers
 from tests.support.host_states import host_state
 from tests.support.scheduling import ByIoOps, in_order, raw, request_for, weigh, weights

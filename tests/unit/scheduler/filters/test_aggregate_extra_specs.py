@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.scheduler.filters.aggregate_extra_specs import AggregateInstanceExtraSpecsFilter
+from rtagent.scheduler.filters.aggregates import AggregateInstanceExtraSpecsFilter
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.scheduler.filters.aggregate_tenants import AggregateMultiTenancyIsolation
+from rtagent.scheduler.filters.aggregates import AggregateMultiTenancyIsolation
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 

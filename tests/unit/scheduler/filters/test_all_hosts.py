@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtagent.model.host_report import ServiceState
-from rtagent.scheduler.filters.all_hosts import AllHostsFilter
+from rtagent.scheduler.filters.hosts import AllHostsFilter
 from tests.support.host_states import host_state
 from tests.support.scheduling import passes, scheduler_request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.scheduler.filters.cidr import SimpleCIDRAffinityFilter
+from rtagent.scheduler.filters.hints import SimpleCIDRAffinityFilter
 from tests.support.host_states import host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 

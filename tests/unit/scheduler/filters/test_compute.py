@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.model.host_report import ServiceState
-from rtagent.scheduler.filters.compute import ComputeFilter
+from rtagent.scheduler.filters.hosts import ComputeFilter
 from tests.support.host_states import SEEN, host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 

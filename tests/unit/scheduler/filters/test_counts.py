@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.scheduler.filters.counts import (
+from rtagent.scheduler.filters.hosts import (
     AggregateIoOpsFilter,
     AggregateNumInstancesFilter,
     IoOpsFilter,

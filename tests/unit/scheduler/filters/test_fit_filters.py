@@ -8,8 +8,7 @@ from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidFlavor
 from rtagent.model.instance import PciRequest
 from rtagent.scheduler.claim_template import claim_template
-from rtagent.scheduler.filters.numa_topology import NUMATopologyFilter
-from rtagent.scheduler.filters.pci_passthrough import PciPassthroughFilter
+from rtagent.scheduler.filters.hosts import NUMATopologyFilter, PciPassthroughFilter
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.request import Request
 from tests.support.device_states import device_host

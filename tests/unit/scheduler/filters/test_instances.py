@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.model.host_report import InstanceInfo
-from rtagent.scheduler.filters.instances import DifferentHostFilter, SameHostFilter
+from rtagent.scheduler.filters.hints import DifferentHostFilter, SameHostFilter
 from tests.support.host_states import host_state
 from tests.support.hosts import uid
 from tests.support.scheduling import passes, scheduler_request, why_not

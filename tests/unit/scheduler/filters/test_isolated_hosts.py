@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.scheduler.filters.isolated_hosts import IsolatedHostsFilter
+from rtagent.scheduler.filters.hosts import IsolatedHostsFilter
 from tests.support.host_states import host_state
 from tests.support.scheduling import passes, scheduler_request
 

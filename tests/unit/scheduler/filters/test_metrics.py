@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtagent.conf.filter_scheduler import Metrics
 from rtagent.model.metric import Metric
-from rtagent.scheduler.filters.metrics import MetricsFilter
+from rtagent.scheduler.filters.hosts import MetricsFilter
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON
 from tests.support.scheduling import passes, scheduler_request, why_not

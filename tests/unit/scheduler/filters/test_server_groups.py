@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.request_spec import GroupRules, InstanceGroup
-from rtagent.scheduler.filters.server_groups import (
+from rtagent.scheduler.filters.hints import (
     ServerGroupAffinityFilter,
     ServerGroupAntiAffinityFilter,
 )

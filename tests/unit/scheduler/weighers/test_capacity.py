@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.scheduler.weighers.capacity import CPUWeigher, DiskWeigher, PCIWeigher, RAMWeigher
+from rtagent.scheduler.weighers import CPUWeigher, DiskWeigher, PCIWeigher, RAMWeigher
 from tests.support.host_states import fleet_node, host_state
 from tests.support.scheduling import raw, weights
 

@@ -8,7 +8,7 @@ from rtagent.model.decision import Granted
 from rtagent.model.flavor import Image
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.request_spec import ImageRequest
-from rtagent.scheduler.weighers.image_properties import ImagePropertiesWeigher
+from rtagent.scheduler.weighers import ImagePropertiesWeigher
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, request
 from tests.support.scheduling import UUID, raw

@@ -3,9 +3,9 @@
 import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.scheduler.weighers.hypervisor_version import HypervisorVersionWeigher
-from rtagent.scheduler.weighers.load import (
+from rtagent.scheduler.weighers import (
     BuildFailureWeigher,
+    HypervisorVersionWeigher,
     IoOpsWeigher,
     NumInstancesWeigher,
 )

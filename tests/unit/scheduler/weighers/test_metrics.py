@@ -7,7 +7,7 @@ import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics
 from rtagent.model.metric import Metric
-from rtagent.scheduler.weighers.metrics import MetricsWeigher
+from rtagent.scheduler.weighers import MetricsWeigher
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import raw, weigh, weights
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.model.host_report import InstanceInfo
-from rtagent.scheduler.weighers.server_groups import (
+from rtagent.scheduler.weighers import (
     ServerGroupSoftAffinityWeigher,
     ServerGroupSoftAntiAffinityWeigher,
 )

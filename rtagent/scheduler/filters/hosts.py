@@ -1,0 +1,215 @@
+"""Filters by what a host is and has: service, metrics, instances, and whether a claim fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtagent.numa.requirements import numa_requirements
+from rtagent.pci.requests import EXTRA_SPEC
+from rtagent.scheduler.filter import Check, Filter, Rejection
+from rtagent.scheduler.filters.aggregates import limit_of
+from rtagent.scheduler.fits import fit_check
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.request import Request
+
+
+class AllHostsFilter(Filter):
+    """Refuse no host."""
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge nothing."""
+        return None
+
+
+class ComputeFilter(Filter):
+    """Refuse a host that drains, or grants no claims, or whose service is disabled, forced down or
+    silent.
+    """
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        alive_since = request.alive_since
+
+        def check(host: HostState) -> Rejection | None:
+            service = host.service
+            if (
+                host.up
+                and host.seen >= alive_since
+                and not service.disabled
+                and not service.forced_down
+                and service.draining is None
+            ):
+                return None
+            return _rejection(host, alive_since)
+
+        return check
+
+
+def _rejection(host: HostState, alive_since: float) -> Rejection:
+    service = host.service
+    if service.disabled:
+        reason = service.disabled_reason
+        return Rejection(f"its service is disabled{f': {reason}' if reason else ''}")
+    if service.forced_down:
+        return Rejection("its service is forced down")
+    if service.draining is not None:
+        reason = service.draining
+        return Rejection(f"it is being drained{f': {reason}' if reason else ''}")
+    if host.seen < alive_since:
+        late = alive_since - host.seen
+        return Rejection(
+            f"its agent is down: its last report came {late:.1f} s before the oldest that counts"
+        )
+    return Rejection(f"its agent grants no claims: {host.why_not or 'it does not say why'}")
+
+
+class MetricsFilter(Filter):
+    """Refuse a host that lacks a metric of ``[metrics] weight_setting``."""
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request if metrics are weighed."""
+        needed = frozenset(self.options.metrics.weight_setting)
+
+        def check(host: HostState) -> Rejection | None:
+            missing = needed.difference(metric.name for metric in host.metrics)
+            if not missing:
+                return None
+            return Rejection(f"it has no metric {', '.join(sorted(missing))}")
+
+        return check if needed else None
+
+
+class IsolatedHostsFilter(Filter):
+    """Refuse other hosts to isolated images and, if
+    ``restrict_isolated_hosts_to_isolated_images``, isolated hosts to other images.
+    """
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge requests unless the options isolate nothing for this image."""
+        options = self.options
+        hosts = frozenset(options.isolated_hosts)
+        if request.spec.image.id in options.isolated_images:
+            other = Rejection("the image is isolated, and this is not one of isolated_hosts")
+            return lambda host: None if host.host in hosts else other
+        if not hosts or not options.restrict_isolated_hosts_to_isolated_images:
+            return None
+
+        def check(host: HostState) -> Rejection | None:
+            if host.host in hosts:
+                return Rejection(
+                    "the host is isolated, and the image is not one of isolated_images"
+                )
+            return None
+
+        return check
+
+
+class NumInstancesFilter(Filter):
+    """Refuse a host with ``max_instances_per_host`` instances or more."""
+
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        return _at_most(_instances, self.options.max_instances_per_host)
+
+
+class AggregateNumInstancesFilter(Filter):
+    """As NumInstancesFilter; the metadata of the host's aggregates come before the option."""
+
+    cost = 1
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        default = self.options.max_instances_per_host
+        return _of_aggregates(_instances, "max_instances_per_host", default)
+
+
+class IoOpsFilter(Filter):
+    """Refuse a host with ``max_io_ops_per_host`` instances that do much I/O, or more."""
+
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        return _at_most(_io_ops, self.options.max_io_ops_per_host)
+
+
+class AggregateIoOpsFilter(Filter):
+    """As IoOpsFilter; the metadata of the host's aggregates come before the option."""
+
+    cost = 1
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        default = self.options.max_io_ops_per_host
+        return _of_aggregates(_io_ops, "max_io_ops_per_host", default)
+
+
+#: A number of the host, and what it counts.
+_Count = Callable[[HostState], tuple[int, str]]
+
+
+def _instances(host: HostState) -> tuple[int, str]:
+    return host.num_instances, "instances"
+
+
+def _io_ops(host: HostState) -> tuple[int, str]:
+    return host.num_io_ops, "instances that do much I/O"
+
+
+def _at_most(count: _Count, limit: int) -> Check:
+    def check(host: HostState) -> Rejection | None:
+        number, of = count(host)
+        return None if number < limit else _refused(number, of, limit)
+
+    return check
+
+
+def _of_aggregates(count: _Count, key: str, default: int) -> Check:
+    def check(host: HostState) -> Rejection | None:
+        limit = limit_of(host, key, default)
+        if isinstance(limit, Rejection):
+            return limit
+        number, of = count(host)
+        return None if number < limit else _refused(number, of, limit)
+
+    return check
+
+
+def _refused(number: int, of: str, limit: int) -> Rejection:
+    return Rejection(f"it has {number} {of}, of {limit} at most")
+
+
+class NUMATopologyFilter(Filter):
+    """Refuse a host that the claim of a guest with NUMA cells does not fit.
+
+    The agents' own rule decides, with everything else that the claim needs, so that cells and
+    devices are chosen together.
+    """
+
+    cost = 2
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge guests with cells: pinned, with page sizes, with persistent memory, for example."""
+        flavor, image = request.spec.flavor, request.spec.image.properties
+        required = numa_requirements(flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image)
+        return fit_check(request) if required.cells else None
+
+
+class PciPassthroughFilter(Filter):
+    """Refuse a host that the claim of a guest with PCI devices does not fit.
+
+    The agents' own rule decides, with the host's own aliases.
+    """
+
+    cost = 2
+    every_instance = True
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge guests with devices of an alias or of a port."""
+        asked = request.spec.pci_requests or request.spec.flavor.extra_specs.get(EXTRA_SPEC)
+        return fit_check(request) if asked else None
