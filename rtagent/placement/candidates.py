@@ -13,10 +13,9 @@ from rtagent.model.consumers import INSTANCE
 from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
 from rtagent.placement.consumers import ATTEMPTS, INTERRUPTED, NO_IDENTITY
 from rtagent.placement.loading import ThreadClient
-from rtagent.scheduler.candidate import Candidates
 from rtagent.scheduler.errors import ConsumerHasAllocations
 from rtagent.scheduler.placement_request import Query
-from rtagent.scheduler.ports import ADD, NEW, AllocationRequest, Written
+from rtagent.scheduler.ports import ADD, NEW, AllocationRequest, Candidates, Written
 
 #: The most queries of a scheduler at the same time.
 AT_ONCE = 4

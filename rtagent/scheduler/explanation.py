@@ -7,9 +7,9 @@ from typing import Any
 
 from rtagent.allocation.capacity import Capacity
 from rtagent.model.base import Value
+from rtagent.scheduler.filter import Rejection, Request
 from rtagent.scheduler.filtered import FIT, PLACEMENT, Refusal, refusal_of
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Rejection, Request
 from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.weight_column import Score
 

@@ -13,9 +13,8 @@ from rtagent.allocation.capacity import Capacity
 from rtagent.model.base import Value
 from rtagent.model.usage import Usage
 from rtagent.scheduler.errors import NoValidHost
-from rtagent.scheduler.filter import Check
+from rtagent.scheduler.filter import Check, Rejection, Verdict
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Rejection, Verdict
 
 LOG = logging.getLogger(__name__)
 

@@ -21,10 +21,9 @@ from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import RequestError
 from rtagent.model.request_spec import RequestSpec
 from rtagent.scheduler import plugins, targets
-from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.filtered import Defects, Filtered, NamedCheck, Refusal, Tally
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 #: The group of the entry points of filters.
 NAMESPACE = "rtagent.scheduler.filters"

@@ -20,11 +20,10 @@ from rtagent.model.decision import Refused
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
-from rtagent.scheduler.candidate import Candidate
 from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate
-from rtagent.scheduler.filter import Check
+from rtagent.scheduler.filter import Check, Fit, Rejection, Request, Verdict
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Fit, Rejection, Request, Verdict
+from rtagent.scheduler.ports import Candidate
 
 #: The number of verdicts that are kept, of all hosts and requests together. A request is counted as
 #: one more.

@@ -11,10 +11,10 @@ from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter
-from rtagent.scheduler.assumed_claims import own_replica
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.host_table import HostTable, Named
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
+from rtagent.scheduler.replica import own_replica
 from rtagent.scheduler.tracked_host import TrackedHost, Wanted, wanted_of
 
 #: A host that was silent for this multiple of ``service_down_time`` is dropped from the view.

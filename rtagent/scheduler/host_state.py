@@ -141,27 +141,8 @@ def with_capacity(
     ]
 
 
-class HostFacts(Value, frozen=True, kw_only=True):
-    """The facts of a host besides its replica: see the fields of `HostState`."""
-
-    base: Position
-    version: int
-    seen: float
-    page_url: str = ""
-    service: ServiceState = ServiceState()
-    up: bool = True
-    why_not: str = ""
-    aggregates: tuple[Aggregate, ...] = ()
-    instances: Mapping[str, InstanceInfo] = {}
-    instances_here: frozenset[str] = frozenset()
-    differing: int = 0
-    metrics: tuple[Metric, ...] = ()
-
-
-def host_state_of(
-    replica: NodeState, facts: HostFacts, before: HostState | None = None
-) -> HostState:
-    """Return the state of a host.
+def replica_fields(replica: NodeState, before: HostState | None = None) -> dict[str, Any]:
+    """Return the fields of a host's state that its replica determines.
 
     The quantities are those of the node's record (Nova's ComputeNode): used ones include what is
     reserved. Statistics are counted from the claims.
@@ -169,34 +150,21 @@ def host_state_of(
     :param replica: the node's state, with assumed claims.
     :param before: the state before this one. Parts that did not change are reused.
     """
-    return HostState(
-        replica=replica,
-        host=replica.node.host,
-        nodename=replica.node.hypervisor_hostname,
-        uuid=replica.node.uuid,
-        host_ip=replica.node.host_ip,
-        capacity=capacity_of(replica),
-        num_instances=replica.counters.get("num_instances", 0),
-        num_io_ops=io_workload(replica.counters),
-        failed_builds=replica.failed_builds,
-        available_devices=_available_devices(replica, before),
+    return {
+        "replica": replica,
+        "host": replica.node.host,
+        "nodename": replica.node.hypervisor_hostname,
+        "uuid": replica.node.uuid,
+        "host_ip": replica.node.host_ip,
+        "capacity": capacity_of(replica),
+        "num_instances": replica.counters.get("num_instances", 0),
+        "num_io_ops": io_workload(replica.counters),
+        "failed_builds": replica.failed_builds,
+        "available_devices": _available_devices(replica, before),
         **ratios(replica.policy),
         **_quantities(replica),
         **_described(replica),
-        base=facts.base,
-        version=facts.version,
-        seen=facts.seen,
-        page_url=facts.page_url,
-        service=facts.service,
-        up=facts.up,
-        why_not=facts.why_not,
-        aggregates=facts.aggregates,
-        instances=facts.instances,
-        instance_uuids=frozenset(facts.instances),
-        instances_here=facts.instances_here,
-        differing=facts.differing,
-        metrics=facts.metrics,
-    )
+    }
 
 
 def _available_devices(replica: NodeState, before: HostState | None) -> int:

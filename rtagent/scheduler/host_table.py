@@ -14,9 +14,9 @@ from rtagent.errors import InvalidRequest, NodeNotFound
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
-from rtagent.scheduler.assumed_claims import AssumedClaim
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.instance_lists import InstanceList
+from rtagent.scheduler.replica import AssumedClaim
 from rtagent.scheduler.report import digest_of
 from rtagent.scheduler.tracked_host import INSTANCES, TrackedHost
 

@@ -10,7 +10,6 @@ from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
 from rtagent.model.request_spec import RequestSpec
-from rtagent.scheduler.candidate import Candidate, Candidates
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.placement_request import Query, candidates_query
@@ -19,6 +18,8 @@ from rtagent.scheduler.ports import (
     NEW,
     REPLACE,
     AllocationRequest,
+    Candidate,
+    Candidates,
     PlacementPort,
     Written,
 )

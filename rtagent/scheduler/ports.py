@@ -1,4 +1,4 @@
-"""The parts that a selection works with, as it sees them."""
+"""The parts that a selection works with, as it sees them, and Placement's candidates by host."""
 
 from __future__ import annotations
 
@@ -9,9 +9,70 @@ from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.node_state import NodeState
-from rtagent.scheduler.candidate import Candidates
+from rtagent.model.request import Allocation, Allocations, ProviderMapping
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.placement_request import Query
+
+#: How many candidates of one host are tried.
+MAX_TRIED = 16
+#: Classes that a guest gets from its own host, never from one that shares them.
+COMPUTE = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
+
+
+class Candidate(Value, frozen=True, kw_only=True):
+    """Allocations that Placement would make for a request.
+
+    :ivar request: Placement's document, with allocations and mappings.
+    """
+
+    request: Mapping[str, Any]
+
+    @property
+    def allocations(self) -> Allocations:
+        """The allocations, as a claim has them."""
+        return {
+            uuid: Allocation(resources=part["resources"])
+            for uuid, part in self.request["allocations"].items()
+        }
+
+    @property
+    def provider_mapping(self) -> ProviderMapping:
+        """The providers of each request group, as a claim has them.
+
+        The group without a suffix is left out, and the underscore before the names of others.
+        """
+        groups: Mapping[str, Sequence[str]] = self.request.get("mappings", {})
+        return {name.removeprefix("_"): tuple(uuids) for name, uuids in groups.items() if name}
+
+
+class Candidates(Value, frozen=True, kw_only=True):
+    """Placement's answer. :ivar roots: the root provider of each provider in it."""
+
+    requests: tuple[Mapping[str, Any], ...] = ()
+    roots: Mapping[str, str] = {}
+    version: str = ""
+
+    def by_host(self, uuids: Collection[str]) -> dict[str, list[Candidate]]:
+        """Return the candidates of each of these nodes, in Placement's order, at most `MAX_TRIED`.
+
+        Other providers of a candidate share their inventory with the node.
+        """
+        known, found = frozenset(uuids), dict[str, list[Candidate]]()
+        for request in self.requests:
+            for root in self._hosts(request["allocations"], known):
+                candidates = found.setdefault(root, [])
+                if len(candidates) < MAX_TRIED:
+                    candidates.append(Candidate(request=request))
+        return found
+
+    def _hosts(self, allocations: Mapping[str, Any], known: frozenset[str]) -> Collection[str]:
+        """Return the nodes of a candidate. A provider that shares its inventory may be in the tree
+        of another node, which then is not the candidate's host."""
+        classes = dict[str, set[str]]()
+        for uuid, part in allocations.items():
+            classes.setdefault(self.roots.get(uuid, uuid), set()).update(part["resources"])
+        found = classes.keys() & known
+        return [each for each in found if not COMPUTE.isdisjoint(classes[each])] or found
 
 
 class Hosts(Protocol):

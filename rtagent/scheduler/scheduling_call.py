@@ -13,12 +13,12 @@ from rtagent.model.request_spec import RequestSpec
 from rtagent.ports import Clock
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import SchedulingTimedOut
+from rtagent.scheduler.filter import Fit, Request
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import CandidateFit, Fits
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.placement_search import PlacementSearch
 from rtagent.scheduler.ports import Hosts, PlacementPort
-from rtagent.scheduler.request import Fit, Request
 from rtagent.scheduler.targets import joining, member_hosts
 from rtagent.scheduler.weighing import HostWeighers
 

@@ -11,10 +11,9 @@ from rtagent.model.base import Value
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
-from rtagent.scheduler.assumed_claims import AssumedClaim, owners_of, with_assumed
-from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
+from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
-from rtagent.scheduler.replica import replica_of
+from rtagent.scheduler.replica import AssumedClaim, owners_of, replica_of, with_assumed
 
 #: Kinds of messages.
 STATE, INSTANCES = "state", "instances"
@@ -198,7 +197,9 @@ class TrackedHost:
         }
         listed = HostInstances(instances.entries, owners_of(lasting.values()), used.claims)
         folded = [each for uuid, each in lasting.items() if uuid not in used.claims]
-        facts = HostFacts(
+        replica = with_assumed(used.replica, folded, listed)
+        self.state = HostState(
+            **replica_fields(replica, self.state),
             base=Position(epoch=report.epoch, revision=report.revision),
             version=version,
             seen=self.seen,
@@ -210,12 +211,11 @@ class TrackedHost:
             why_not="; ".join(self.aside.values()) or report.why_not,
             aggregates=aggregates,
             instances=listed,
+            instance_uuids=frozenset(listed),
             instances_here=listed.here,
             differing=listed.differing,
             metrics=report.metrics,
         )
-        replica = with_assumed(used.replica, folded, listed)
-        self.state = host_state_of(replica, facts, self.state)
         self._used, self.instances, self.assumed = used, instances, lasting
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.aggregate import Aggregate
+from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 
 class Weigher:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.host_report import InstanceInfo
+from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 from rtagent.scheduler.weigher import Weigher
 
 #: Hosts with this number of available devices or more are not distinguished (Nova's).

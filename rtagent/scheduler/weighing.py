@@ -20,8 +20,8 @@ from random import Random
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.base import Value
 from rtagent.scheduler import plugins
+from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 from rtagent.scheduler.weigher import Weigher
 from rtagent.scheduler.weight_column import Score, WeightColumn
 

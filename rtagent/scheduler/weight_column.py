@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from rtagent.model.base import Value
+from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 from rtagent.scheduler.weigher import Weigher
 
 #: Weights beyond this, positive or negative, cannot be compared exactly enough.

@@ -14,12 +14,11 @@ from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request_spec import Destination, GroupRules, InstanceGroup
-from rtagent.scheduler.filter import Check, Filter, Rejection
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.plugins import available, load
-from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, aggregate, host_state
 from tests.support.hosts import uid
 from tests.support.odd_documents import ODD

@@ -21,7 +21,7 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Cell, Topology
-from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
+from rtagent.scheduler.host_state import HostState, replica_fields
 from tests.support.hosts import NOON, call, host, request
 from tests.support.pci_hosts import ALIASES, PF_0, PF_1, nic, record
 
@@ -54,17 +54,19 @@ def host_state(
     replica = replace(state if state is not None else host(), node=node_named(name))
     infos = (InstanceInfo(uuid=each) if isinstance(each, str) else each for each in instances)
     listed = {info.uuid: info for info in infos}
-    facts = HostFacts(
+    made = HostState(
+        **replica_fields(replica),
         base=replica.position,
         version=1,
         seen=SEEN,
         service=service or ServiceState(),
         aggregates=tuple(sorted(aggregates, key=lambda each: each.uuid)),
         instances=listed,
+        instance_uuids=frozenset(listed),
         instances_here=frozenset(uuid for uuid, info in listed.items() if info.here),
         metrics=tuple(metrics),
     )
-    return replace(host_state_of(replica, facts), **fields)
+    return replace(made, **fields)
 
 
 def aggregate(name: str, *hosts: str, **metadata: str) -> Aggregate:

@@ -16,11 +16,10 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.model.request_spec import ImageRequest, InstanceGroup, RequestSpec
-from rtagent.scheduler.filter import Filter
+from rtagent.scheduler.filter import Filter, Request
 from rtagent.scheduler.filtering import HostFilters
-from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
+from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.ports import Hosts, PlacementPort
-from rtagent.scheduler.request import Request
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weigher import Weigher
 from rtagent.scheduler.weighing import HostWeighers, WeighedHosts
@@ -119,15 +118,17 @@ class HostsInMemory:
             owner: InstanceInfo(uuid=owner, here=here, claims=replica.claims_of(owner))
             for owner in replica.owners
         }
-        facts = HostFacts(
+        instances = {**{k: v for k, v in before.instances.items() if k not in infos}, **infos}
+        after = HostState(
+            **replica_fields(replica),
             base=before.base,
             version=before.version + 1,
             seen=before.seen,
             service=before.service,
             aggregates=before.aggregates,
-            instances={**{k: v for k, v in before.instances.items() if k not in infos}, **infos},
+            instances=instances,
+            instance_uuids=frozenset(instances),
         )
-        after = host_state_of(replica, facts)
         self.states[node_uuid] = after
         return after
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
-from rtagent.scheduler.filter import Check, Filter, Rejection
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 #: Keys that begin with this have uuids of projects, because one value is too short for many.
 _PREFIX = "filter_tenant_id"

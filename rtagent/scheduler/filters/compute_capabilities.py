@@ -9,9 +9,8 @@ from msgspec import to_builtins
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
 from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
-from rtagent.scheduler.filter import Check, Filter, Rejection
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.host_state import FIELDS, HostState, field
-from rtagent.scheduler.request import Request
 
 #: An extra spec that stands for another one of this filter.
 _ADDRESS_BITS = "hw:maxphysaddr_bits"

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 
 class SameHostFilter(Filter):

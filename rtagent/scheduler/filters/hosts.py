@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.requests import EXTRA_SPEC
-from rtagent.scheduler.filter import Check, Filter, Rejection
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.filters.aggregates import limit_of
 from rtagent.scheduler.fits import fit_check
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 
 class AllHostsFilter(Filter):

@@ -9,10 +9,9 @@ from oslo_utils.versionutils import VersionPredicate, convert_version_to_str
 
 from rtagent.model.base import Value
 from rtagent.model.schema_errors import step
-from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.guest_names import ARCHITECTURES, HYPERVISOR_TYPES, VM_MODES, KnownNames
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 
 #: Older names of properties. The current name comes first.
 _OLD_NAMES = {

@@ -17,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.host_state import FIELDS, HostState, field
-from rtagent.scheduler.request import Request
 
 #: Levels and values of a query.
 MAX_DEPTH, MAX_VALUES = 32, 1000

@@ -9,7 +9,7 @@ import pytest
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.placement.candidates import SharedQueries
-from rtagent.scheduler.candidate import Candidates
+from rtagent.scheduler.ports import Candidates
 from tests.servers.daemon import PATIENCE, wait_until
 
 SMALL, LARGE = (("resources", "VCPU:1"),), (("resources", "VCPU:8"),)

@@ -11,11 +11,10 @@ from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request_spec import GroupRules, ImageRequest, InstanceGroup, RequestSpec
-from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import SAMPLE, HostFilters
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid
 from tests.support.scheduling import INSTANCE, scheduler_request

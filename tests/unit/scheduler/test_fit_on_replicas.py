@@ -2,10 +2,10 @@
 
 from rtagent.model.claim import Claim
 from rtagent.scheduler.claim_template import claim_template
+from rtagent.scheduler.filter import Rejection
 from rtagent.scheduler.fits import judge
 from rtagent.scheduler.replica import replica_of
 from rtagent.scheduler.report import description_of, digest_of, report_of
-from rtagent.scheduler.request import Rejection
 from tests.support.device_states import built, device_host
 from tests.support.hosts import NOON
 from tests.support.scheduling import spec

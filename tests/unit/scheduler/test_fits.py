@@ -14,10 +14,10 @@ from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
 from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.filter import Rejection
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.replica import OTHERS, SHARED
-from rtagent.scheduler.request import Rejection
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, host, uid
 from tests.support.reporting_agents import ReportingAgent, deliver

@@ -16,12 +16,10 @@ from rtagent.model.inventory import memory_mb
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.position import Position
 from rtagent.pci.allocations import device_allocations
-from rtagent.scheduler.host_state import HostFacts, host_state_of
+from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.state.compute_node import compute_node
 from tests.support.host_states import aggregate, fleet, fleet_node, host_state
 from tests.support.hosts import NOON, call, host, request, uid
-
-FACTS = HostFacts(base=Position(epoch=1, revision=1), version=1, seen=0.0)
 
 
 def built(state, asked):
@@ -106,14 +104,19 @@ def test_hosts_of_the_fleet_differ_in_their_names_and_instances_alone():
     assert [len(cell.cpus & dedicated) for cell in cells] == [16, 16]
 
 
+def _made(state, before=None):
+    position = Position(epoch=1, revision=1)
+    return HostState(**replica_fields(state, before), base=position, version=1, seen=0.0)
+
+
 def test_devices_are_derived_again_only_when_they_or_their_users_change():
     free = fleet_node()
     guest = request(1, 64, extra_specs={"pci_passthrough:alias": "vf:16"})
-    first = host_state_of(free, FACTS)
+    first = _made(free)
     assert not isinstance(allocate(free, uid(), from_request(guest, free.policy)), Refused)
     later = replace(free, revision=free.revision + 1)
-    assert host_state_of(later, FACTS, first).available_devices == first.available_devices
+    assert _made(later, first).available_devices == first.available_devices
     assert device_allocations(later) is device_allocations(free)
     used = built(built(later, guest), replace(guest, instance=replace(guest.instance, uuid=uid())))
-    assert host_state_of(used, FACTS, host_state_of(later, FACTS, first)).available_devices == 0
+    assert _made(used, _made(later, first)).available_devices == 0
     assert isinstance(allocate(used, uid(), from_request(guest, used.policy)), Refused)

@@ -13,10 +13,10 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.instance import PciRequest
 from rtagent.model.request_spec import Destination, ImageRequest, RequestGroup, RequestSpec
 from rtagent.pci.aliases import parse_aliases
-from rtagent.scheduler.candidate import MAX_TRIED, Candidate, Candidates
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.placement_request import candidates_query
+from rtagent.scheduler.ports import MAX_TRIED, Candidate, Candidates
 from tests.support.host_states import aggregate
 from tests.support.hosts import uid
 from tests.support.pci_hosts import ALIASES, VF_IDS

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.request_spec import Destination
-from rtagent.scheduler.candidate import Candidates
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.placement_search import FEW, MANY
-from rtagent.scheduler.ports import Written
+from rtagent.scheduler.ports import Candidates, Written
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.scheduler.candidate import Candidates
-from rtagent.scheduler.ports import Written
+from rtagent.scheduler.ports import Candidates, Written
 from tests.support.host_states import host_state
 from tests.support.hosts import host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec

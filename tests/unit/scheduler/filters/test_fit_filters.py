@@ -8,9 +8,9 @@ from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidFlavor
 from rtagent.model.instance import PciRequest
 from rtagent.scheduler.claim_template import claim_template
+from rtagent.scheduler.filter import Request
 from rtagent.scheduler.filters.hosts import NUMATopologyFilter, PciPassthroughFilter
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.request import Request
 from tests.support.device_states import device_host
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, PINNED, host, uid
