@@ -19,9 +19,9 @@ from rtagent.errors import RtAgentError, Unavailable
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.health import Check
-from rtagent.scheduler.decision_log import LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.select import LoggedDecision
 
 SERVICE = "rtagent-scheduler"
 

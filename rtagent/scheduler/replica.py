@@ -5,8 +5,8 @@ one domain, `OTHERS`, which stands for all of them. Units that several owners us
 `SHARED`, so that they stay in use when one of the owners is taken out.
 
 Assumed claims are claims of selections that the agent's messages do not show yet. They are counted
-on top of the last report. So a report that crossed a selection neither loses nor doubles them. Their
-owners are listed until the instance list is as new as the report that counts them.
+on top of the last report. So a report that crossed a selection neither loses nor doubles them.
+Their owners are listed until the instance list is as new as the report that counts them.
 """
 
 from __future__ import annotations

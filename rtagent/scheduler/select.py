@@ -1,32 +1,93 @@
-"""Scheduler: select hosts for the instances of a request."""
+"""Scheduler: select hosts for the instances of a request, and remember the last decisions."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
+from rtagent.model.base import Value
 from rtagent.model.claim import MOVE_TYPES
 from rtagent.model.request_spec import RequestSpec
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
-from rtagent.scheduler.decision_log import Choice, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.placement_search import TooManyQueries
 from rtagent.scheduler.ports import Hosts, PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
-from rtagent.scheduler.scheduling_call import Parts, SchedulingCall
+from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQueries
 from rtagent.scheduler.selecting import Selecting
 from rtagent.scheduler.selection import Selections
 from rtagent.scheduler.weighing import HostWeighers
 
 #: Uuids with a meaning of their own in replicas and claim templates. No instance has them.
 RESERVED = frozenset((NO_OWNER, OTHERS, SHARED))
+
+
+#: How many decisions are kept.
+KEPT = 1000
+#: How many choices they have together. One request selects for at most 1,000 instances.
+MAX_CHOICES = 4000
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """The hosts of one instance. :ivar alternates: names of their hosts."""
+
+    instance_uuid: str
+    host: str
+    nodename: str
+    operation_id: str
+    weight: float
+    alternates: tuple[str, ...] = ()
+
+
+class LoggedDecision(Value, frozen=True, kw_only=True):
+    """One request, and its outcome.
+
+    :ivar flavor: its name or id. :ivar seconds: how long it took.
+    :ivar hosts: how many were searched. :ivar refused: how many each filter refused.
+    :ivar choices: of each instance; empty: none was made, because of the `error`.
+    """
+
+    at: datetime
+    purpose: str
+    flavor: str
+    instances: int
+    seconds: float
+    hosts: int
+    refused: Mapping[str, int]
+    choices: tuple[Choice, ...] = ()
+    error: str | None = None
+
+
+class DecisionLog:
+    """The last `KEPT` decisions, or fewer: with at most `MAX_CHOICES` choices together, but always
+    the last one. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: deque[LoggedDecision] = deque()
+        self._choices = 0
+
+    def add(self, decision: LoggedDecision) -> None:
+        """Add the newest decision, and remove the oldest ones that are too many."""
+        with self._lock:
+            self._kept.appendleft(decision)
+            self._choices += len(decision.choices)
+            while len(self._kept) > 1 and (len(self._kept) > KEPT or self._choices > MAX_CHOICES):
+                self._choices -= len(self._kept.pop().choices)
+
+    def newest_first(self) -> Sequence[LoggedDecision]:
+        """Return the decisions."""
+        with self._lock:
+            return tuple(self._kept)
 
 
 class _Received:

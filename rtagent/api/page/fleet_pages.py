@@ -10,9 +10,9 @@ from rtagent.api.page import explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
-from rtagent.scheduler.decision_log import LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.select import LoggedDecision
 
 #: Decisions on one page, and hosts that one of them names.
 ROWS, NAMED = 100, 5

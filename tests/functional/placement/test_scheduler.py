@@ -27,8 +27,8 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.placement_search import MANY
 from rtagent.scheduler.ports import AllocationRequest, Written
+from rtagent.scheduler.scheduling_call import MANY
 from rtagent.scheduler.selection import Selection, Selections
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.servers import Placement

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rtagent.errors import InvalidRequest, PlacementUnavailable
-from rtagent.scheduler.decision_log import KEPT, MAX_CHOICES, Choice, DecisionLog, LoggedDecision
 from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.select import KEPT, MAX_CHOICES, Choice, DecisionLog, LoggedDecision
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, PINNED, PINNING, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.request_spec import Destination
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
-from rtagent.scheduler.placement_search import FEW, MANY
 from rtagent.scheduler.ports import Candidates, Written
+from rtagent.scheduler.scheduling_call import FEW, MANY
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec
