@@ -23,6 +23,7 @@ from rtagent.scheduler.report import (
     instances_of,
     report_of,
 )
+from rtagent.scheduler.report_documents import UpdateInstanceInfo, instances_text
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weighing import HostWeighers
 from tests.support.host_states import fleet_node, node_named
@@ -71,9 +72,15 @@ class Fleet:
         for name in self.names:
             report = self.report(name)
             manager.update_host_state(report)
-            manager.update_instance_info(
-                report.node.host, report.node.uuid, 1, 1, self.instances(name)
+            instances = self.instances(name)
+            message = UpdateInstanceInfo(
+                host=report.node.host,
+                node_uuid=report.node.uuid,
+                epoch=1,
+                revision=1,
+                instances=instances_text(instances),
             )
+            manager.change_instances(message, instances)
 
     def _renamed(self, info: InstanceInfo, name: str) -> InstanceInfo:
         owner = _uuid(name, info.uuid)

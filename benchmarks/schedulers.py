@@ -113,9 +113,7 @@ class _Seen:
         self._view = view()
         self._revisions: dict[str, list[tuple[int, float]]] = {}
         self.set_aside = self._view.set_aside
-        self.update_instance_info = self._view.update_instance_info
-        self.delete_instance_info = self._view.delete_instance_info
-        self.sync_instance_info = self._view.sync_instance_info
+        self.change_instances = self._view.change_instances
 
     def update_host_state(self, report: HostReport) -> None:
         self._view.update_host_state(report)

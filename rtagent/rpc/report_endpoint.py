@@ -16,6 +16,7 @@ from rtagent.rpc.method import rpc_method
 from rtagent.rpc.roles import AGENT
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
+    InstanceMessage,
     SyncInstanceInfo,
     UpdateHostState,
     UpdateInstanceInfo,
@@ -25,8 +26,6 @@ from rtagent.scheduler.report_documents import (
 )
 from rtagent.scheduler.tracked_host import INSTANCES, STATE
 
-_OF_INSTANCES = (UpdateInstanceInfo, DeleteInstanceInfo, SyncInstanceInfo)
-
 
 class ReportReceiver(Protocol):
     """What receives reports, see `rtagent.scheduler.host_manager.HostManager`."""
@@ -35,33 +34,10 @@ class ReportReceiver(Protocol):
         """Take the state of a host."""
         ...
 
-    def update_instance_info(
-        self,
-        host: str,
-        node_uuid: str,
-        epoch: int,
-        revision: int,
-        instances: Sequence[InstanceInfo],
+    def change_instances(
+        self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None
     ) -> None:
-        """Take new and changed instances of a host."""
-        ...
-
-    def delete_instance_info(
-        self, host: str, node_uuid: str, epoch: int, revision: int, uuid: str
-    ) -> None:
-        """Take the end of an instance."""
-        ...
-
-    def sync_instance_info(
-        self,
-        host: str,
-        node_uuid: str,
-        epoch: int,
-        revision: int,
-        digest: str,
-        instances: Sequence[InstanceInfo] | None,
-    ) -> None:
-        """Compare the instances of a host, or take all of them."""
+        """Take new and changed instances, the end of one, or all. :param instances: unpacked."""
         ...
 
     def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
@@ -79,7 +55,7 @@ class Reported(NamedTuple):
 
 def reported(arguments: Any) -> Reported | None:
     """Return what the arguments of a method say of their sender; None: it is no report."""
-    if isinstance(arguments, _OF_INSTANCES):
+    if isinstance(arguments, InstanceMessage):
         return Reported(arguments.host, arguments.node_uuid, arguments.epoch)
     if not isinstance(arguments, UpdateHostState):
         return None
@@ -109,41 +85,22 @@ class ReportEndpoint:
     @rpc_method(AGENT, cast=True)
     def update_instance_info(self, arguments: UpdateInstanceInfo) -> None:
         """Report new and changed instances of a host."""
-        with self._named(INSTANCES, arguments):
-            instances = instances_from("update_instance_info", arguments.instances)
-        self._hosts.update_instance_info(
-            arguments.host,
-            arguments.node_uuid,
-            arguments.epoch,
-            arguments.revision,
-            instances,
-        )
+        self._change_instances("update_instance_info", arguments, arguments.instances)
 
     @rpc_method(AGENT, cast=True)
     def delete_instance_info(self, arguments: DeleteInstanceInfo) -> None:
         """Report that an instance is no longer on a host."""
-        self._hosts.delete_instance_info(
-            arguments.host,
-            arguments.node_uuid,
-            arguments.epoch,
-            arguments.revision,
-            arguments.instance_uuid,
-        )
+        self._change_instances("delete_instance_info", arguments, None)
 
     @rpc_method(AGENT, cast=True)
     def sync_instance_info(self, arguments: SyncInstanceInfo) -> None:
         """Report the digest of all instances of a host, or the instances themselves."""
-        text = arguments.instances
-        with self._named(INSTANCES, arguments):
-            instances = None if text is None else instances_from("sync_instance_info", text)
-        self._hosts.sync_instance_info(
-            arguments.host,
-            arguments.node_uuid,
-            arguments.epoch,
-            arguments.revision,
-            arguments.digest,
-            instances,
-        )
+        self._change_instances("sync_instance_info", arguments, arguments.instances)
+
+    def _change_instances(self, method: str, message: InstanceMessage, packed: str | None) -> None:
+        with self._named(INSTANCES, message):
+            instances = None if packed is None else instances_from(method, packed)
+        self._hosts.change_instances(message, instances)
 
     @contextmanager
     def _named(self, kind: str, arguments: Any) -> Iterator[None]:

@@ -12,9 +12,10 @@ from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.host_table import HostTable, Named
-from rtagent.scheduler.instance_lists import HostInstances, InstanceList
+from rtagent.scheduler.host_table import HostTable
+from rtagent.scheduler.instance_lists import HostInstances
 from rtagent.scheduler.replica import own_replica
+from rtagent.scheduler.report_documents import InstanceMessage
 from rtagent.scheduler.tracked_host import TrackedHost, Wanted, wanted_of
 
 #: A host that was silent for this multiple of ``service_down_time`` is dropped from the view.
@@ -146,51 +147,20 @@ class HostManager:
             lambda host: self._table.use_report(host, report, seen, self._times.down),
         )
 
-    def update_instance_info(
-        self,
-        host: str,
-        node_uuid: str,
-        epoch: int,
-        revision: int,
-        instances: Sequence[InstanceInfo],
+    def change_instances(
+        self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None = None
     ) -> None:
-        """Insert or replace instances. :param revision: the number of the message."""
+        """Insert or replace instances of a host, remove one, or compare all with the agent's.
 
-        def update(known: InstanceList) -> bool:
-            return known.update(epoch, revision, instances)
-
-        self._change_instances(host, node_uuid, update, (epoch, revision, instances))
-
-    def delete_instance_info(
-        self, host: str, node_uuid: str, epoch: int, revision: int, uuid: str
-    ) -> None:
-        """Remove an instance. :param revision: the number of the message."""
-
-        def delete(known: InstanceList) -> bool:
-            return known.delete(epoch, revision, uuid)
-
-        self._change_instances(host, node_uuid, delete, (epoch, revision, ()))
-
-    def sync_instance_info(
-        self,
-        host: str,
-        node_uuid: str,
-        epoch: int,
-        revision: int,
-        digest: str,
-        instances: Sequence[InstanceInfo] | None = None,
-    ) -> None:
-        """Compare the instances with the agent's, or replace them.
-
-        :param revision: the number of the message. :param digest: of the uuids.
-        :param instances: all of them; None: the agent sent the digest alone.
+        :param instances: those of the message, unpacked; None: it has none.
         """
-
-        def sync(known: InstanceList) -> bool:
-            return known.sync(epoch, revision, digest, instances)
-
-        named = (epoch, revision, instances or ())
-        self._change_instances(host, node_uuid, sync, named, whole=instances is not None)
+        seen = self._clock.monotonic()
+        self._consume(
+            message.host,
+            message.node_uuid,
+            seen,
+            lambda host: self._table.use_instances(host, message, instances, seen),
+        )
 
     def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
         """Select a node no more, because a message of its agent cannot be used, until one of this
@@ -314,22 +284,6 @@ class HostManager:
             self._ask(uuid)
 
     # -- both -------------------------------------------------------------------------------------
-
-    def _change_instances(
-        self,
-        host: str,
-        node_uuid: str,
-        change: Callable[[InstanceList], bool],
-        named: Named,
-        whole: bool = False,
-    ) -> None:
-        seen = self._clock.monotonic()
-        self._consume(
-            host,
-            node_uuid,
-            seen,
-            lambda known: self._table.use_instances(known, change, named, seen, whole),
-        )
 
     def _consume(
         self, sender: str, node_uuid: str, seen: float, use: Callable[[TrackedHost], None]

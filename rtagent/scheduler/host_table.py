@@ -15,9 +15,9 @@ from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.instance_lists import InstanceList
 from rtagent.scheduler.replica import AssumedClaim
 from rtagent.scheduler.report import digest_of
+from rtagent.scheduler.report_documents import InstanceMessage, SyncInstanceInfo
 from rtagent.scheduler.tracked_host import INSTANCES, TrackedHost
 
 
@@ -57,8 +57,6 @@ class Descriptions:
 
 
 _NAME = attrgetter("nodename", "uuid")
-#: What a message about instances names: its epoch, its number, the instances.
-Named = tuple[int, int, Sequence[InstanceInfo]]
 
 
 class HostTable:
@@ -125,27 +123,27 @@ class HostTable:
     def use_instances(
         self,
         host: TrackedHost,
-        change: Callable[[InstanceList], bool],
-        named: Named,
+        message: InstanceMessage,
+        instances: Sequence[InstanceInfo] | None,
         seen: float,
-        whole: bool,
     ) -> None:
         """Use a message about instances, unless it is old.
 
-        :param change: changes the list; returns whether the message is new.
-        :param whole: the message has all instances.
+        :param instances: those of the message; None: it has none.
         """
         after = copy(host.instances)
-        if whole and host.list_is_wrong(named[0]):
+        whole = isinstance(message, SyncInstanceInfo) and instances is not None
+        if whole and host.list_is_wrong(message.epoch):
             after.restart()
-        if not change(after):
+        if not after.use(message, instances):
             self.counts["old"] += 1
             return
         same = after.entries is host.instances.entries and not host.assumed
         version = host.state.version if same and host.state else next(self._versions)
         if whole:
             host.accept(INSTANCES)
-        host.change(version, instances=after, assumed=host.granted(*named))
+        granted = host.granted(message.epoch, message.revision, instances or ())
+        host.change(version, instances=after, assumed=granted)
         host.saw(seen)
         self.counts["accepted"] += 1
 

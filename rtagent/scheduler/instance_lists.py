@@ -16,6 +16,11 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import MAX_INSTANCES, HostReport, InstanceInfo
 from rtagent.scheduler.report import instances_digest
+from rtagent.scheduler.report_documents import (
+    DeleteInstanceInfo,
+    InstanceMessage,
+    SyncInstanceInfo,
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(InstanceInfo).decode
@@ -128,6 +133,18 @@ class InstanceList:
     def confirmed(self) -> bool:
         """Whether no message is missing."""
         return self._has_whole and not self._beyond
+
+    def use(self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None) -> bool:
+        """Use a message. Return whether it was new.
+
+        :param instances: those of the message; None: it has none.
+        """
+        epoch, number = message.epoch, message.revision
+        if isinstance(message, DeleteInstanceInfo):
+            return self.delete(epoch, number, message.instance_uuid)
+        if isinstance(message, SyncInstanceInfo):
+            return self.sync(epoch, number, message.digest, instances)
+        return self.update(epoch, number, instances or ())
 
     def update(self, epoch: int, number: int, instances: Iterable[InstanceInfo]) -> bool:
         """Insert or replace instances. Return whether the message was new."""

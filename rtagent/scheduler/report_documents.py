@@ -98,6 +98,9 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
     instances: Packed | None = None
 
 
+#: A message about the instances of a host.
+InstanceMessage = UpdateInstanceInfo | DeleteInstanceInfo | SyncInstanceInfo
+
 _reports = Converter(HostReport, str_keys=True)
 _descriptions = Decoder(HostDescription)
 _instances = Decoder(tuple[InstanceInfo, ...])

@@ -16,6 +16,7 @@ from rtagent.model.host_report import CellUsage, HostUsage, InstanceInfo, Resour
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.report_documents import SyncInstanceInfo
 from tests.support.host_states import fleet_node
 from tests.support.hosts import PINNED, ManualClock, host, request, uid
 from tests.support.pci_hosts import PF_0, vf
@@ -158,7 +159,8 @@ def test_odd_reports_harm_no_reader(usage, counted, least, listed, names_claims)
     manager = HostManager(clock, NullReporter(), lambda _: None)
     good, odd = ReportingAgent("good", fleet_node()), ReportingAgent("odd", NODE)
     deliver(manager, *good.messages(), *odd.messages())
-    manager.sync_instance_info("odd", odd.uuid, 1, 2, "", tuple(listed))
+    message = SyncInstanceInfo(host="odd", node_uuid=odd.uuid, epoch=1, revision=2, digest="")
+    manager.change_instances(message, tuple(listed))
     uuids = tuple({claim.uuid for info in listed for claim in info.claims})
     claims = uuids if names_claims else ()
     report = odd.host_report(

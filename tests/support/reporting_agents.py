@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,6 +20,12 @@ from rtagent.scheduler.report import (
     instances_digest,
     instances_of,
     report_of,
+)
+from rtagent.scheduler.report_documents import (
+    DeleteInstanceInfo,
+    SyncInstanceInfo,
+    UpdateInstanceInfo,
+    instances_text,
 )
 from tests.support.host_states import node_named
 from tests.support.hosts import NOON, call, host, uid
@@ -77,18 +84,19 @@ class ReportingAgent:
         infos = dict(instances_of(self.state))
         self._sent = infos
         self.number += 1
-        number, epoch, digest = self.number, self.state.epoch, instances_digest(infos)
-        return lambda manager: manager.sync_instance_info(
-            self.name, self.uuid, epoch, number, digest, tuple(infos.values())
+        listed = tuple(infos.values())
+        message = SyncInstanceInfo(
+            **self._numbered(),
+            digest=instances_digest(infos),
+            instances=instances_text(listed),
         )
+        return lambda manager: manager.change_instances(message, listed)
 
     def digest(self) -> Message:
         """Return the message that has the digest of the instances alone."""
         self.number += 1
-        number, epoch, digest = self.number, self.state.epoch, instances_digest(self._sent)
-        return lambda manager: manager.sync_instance_info(
-            self.name, self.uuid, epoch, number, digest
-        )
+        message = SyncInstanceInfo(**self._numbered(), digest=instances_digest(self._sent))
+        return lambda manager: manager.change_instances(message)
 
     def host_report(self, **fields: object) -> HostReport:
         """Return a report, with the description if it is new since the last report."""
@@ -121,17 +129,21 @@ class ReportingAgent:
 
     def _deletion(self, uuid: str) -> Message:
         self.number += 1
-        number, epoch = self.number, self.state.epoch
-        return lambda manager: manager.delete_instance_info(
-            self.name, self.uuid, epoch, number, uuid
-        )
+        message = DeleteInstanceInfo(**self._numbered(), instance_uuid=uuid)
+        return lambda manager: manager.change_instances(message)
 
     def _update(self, infos: tuple[InstanceInfo, ...]) -> Message:
         self.number += 1
-        number, epoch = self.number, self.state.epoch
-        return lambda manager: manager.update_instance_info(
-            self.name, self.uuid, epoch, number, infos
-        )
+        message = UpdateInstanceInfo(**self._numbered(), instances=instances_text(infos))
+        return lambda manager: manager.change_instances(message, infos)
+
+    def _numbered(self) -> dict[str, Any]:
+        return {
+            "host": self.name,
+            "node_uuid": self.uuid,
+            "epoch": self.state.epoch,
+            "revision": self.number,
+        }
 
 
 def deliver(manager: HostManager, *messages: Message) -> None:

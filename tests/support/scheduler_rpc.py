@@ -38,7 +38,7 @@ from tests.support.hosts import ManualClock, host, uid
 
 
 class Hosts:
-    """Records the messages of agents. :ivar taken: the name and the arguments of each message.
+    """Records the messages of agents. :ivar taken: the arguments of each message.
     :ivar aside: host, node and kind of each message that cannot be used.
     """
 
@@ -47,16 +47,10 @@ class Hosts:
         self.taken: list[tuple[Any, ...]] = []
 
     def update_host_state(self, *arguments: Any) -> None:
-        self.taken.append(("update_host_state", *arguments))
+        self.taken.append(arguments)
 
-    def update_instance_info(self, *arguments: Any) -> None:
-        self.taken.append(("update_instance_info", *arguments))
-
-    def delete_instance_info(self, *arguments: Any) -> None:
-        self.taken.append(("delete_instance_info", *arguments))
-
-    def sync_instance_info(self, *arguments: Any) -> None:
-        self.taken.append(("sync_instance_info", *arguments))
+    def change_instances(self, *arguments: Any) -> None:
+        self.taken.append(arguments)
 
     def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
         self.aside.append((host, node_uuid, kind))

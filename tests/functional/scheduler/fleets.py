@@ -33,6 +33,7 @@ from rtagent.ports import NullReporter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.report_documents import (
+    InstanceMessage,
     instances_from,
     instances_text,
     report_document,
@@ -133,29 +134,11 @@ class FleetScheduler:
         document = json.loads(json.dumps(report_document(report)))
         self.manager.update_host_state(report_from(document))
 
-    def update_instance_info(
-        self, host: str, node_uuid: str, epoch: int, revision: int, infos: Sequence[InstanceInfo]
+    def change_instances(
+        self, message: InstanceMessage, infos: Sequence[InstanceInfo] | None = None
     ) -> None:
-        decoded = instances_from("update_instance_info", instances_text(infos))
-        self.manager.update_instance_info(host, node_uuid, epoch, revision, decoded)
-
-    def delete_instance_info(
-        self, host: str, node_uuid: str, epoch: int, revision: int, uuid: str
-    ) -> None:
-        self.manager.delete_instance_info(host, node_uuid, epoch, revision, uuid)
-
-    def sync_instance_info(
-        self,
-        host: str,
-        node_uuid: str,
-        epoch: int,
-        revision: int,
-        digest: str,
-        infos: Sequence[InstanceInfo] | None = None,
-    ) -> None:
-        text = None if infos is None else instances_text(infos)
-        decoded = None if text is None else instances_from("sync_instance_info", text)
-        self.manager.sync_instance_info(host, node_uuid, epoch, revision, digest, decoded)
+        decoded = None if infos is None else instances_from("m", instances_text(infos))
+        self.manager.change_instances(message, decoded)
 
 
 class Fleet:

@@ -16,7 +16,13 @@ from rtagent.rpc import schemas
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.scheduler_endpoint import METHODS
 from rtagent.scheduler import errors as scheduler_errors
-from rtagent.scheduler.report_documents import instances_text, report_document
+from rtagent.scheduler.report_documents import (
+    DeleteInstanceInfo,
+    SyncInstanceInfo,
+    UpdateInstanceInfo,
+    instances_text,
+    report_document,
+)
 from tests.support import stored_values as stored
 from tests.support.hosts import uid
 from tests.support.scheduler_rpc import SchedulerRpc, spec
@@ -95,12 +101,12 @@ def test_messages_of_agents_reach_the_view_as_values(scheduler):
     for name in METHODS:
         if METHODS[name].cast:
             scheduler.invoke(name, **documents()[name])
-    identity = ("cn1", NODE.uuid, 1, 1)
+    text = instances_text([INFO])
     assert scheduler.hosts.taken == [
-        ("update_host_state", REPORT),
-        ("update_instance_info", *identity, (INFO,)),
-        ("delete_instance_info", *identity, INFO.uuid),
-        ("sync_instance_info", *identity, "d", (INFO,)),
+        (REPORT,),
+        (UpdateInstanceInfo(**OF_INSTANCES, instances=text), (INFO,)),
+        (DeleteInstanceInfo(**OF_INSTANCES, instance_uuid=INFO.uuid), None),
+        (SyncInstanceInfo(**OF_INSTANCES, digest="d", instances=text), (INFO,)),
     ]
 
 

@@ -21,6 +21,7 @@ from rtagent.model.host_report import (
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
 from rtagent.scheduler.instance_lists import MAX_BEYOND, InstanceList
+from rtagent.scheduler.report_documents import SyncInstanceInfo, UpdateInstanceInfo, instances_text
 from rtagent.scheduler.tracked_host import ASK_AGAIN, GAP, INSTANCES, STATE, Wanted
 from tests.support.host_states import aggregate, fleet_node, node_named
 from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
@@ -243,6 +244,17 @@ def test_a_position_that_is_too_high_does_not_freeze_a_host(view, manager, wrong
     assert view.asked == []
 
 
+def update(manager, agent, epoch, number, infos):
+    message = UpdateInstanceInfo(
+        host="cn1",
+        node_uuid=agent.uuid,
+        epoch=epoch,
+        revision=number,
+        instances=instances_text(infos),
+    )
+    manager.change_instances(message, infos)
+
+
 @pytest.mark.parametrize("whole", [True, False], ids=["whole list", "one instance"])
 @pytest.mark.parametrize(("epoch", "number"), [(LAST, 1), (LAST, LAST), (1, LAST)])
 def test_a_number_that_is_too_high_does_not_freeze_the_instances(
@@ -250,9 +262,17 @@ def test_a_number_that_is_too_high_does_not_freeze_the_instances(
 ):
     agent, info = reported(view), InstanceInfo(uuid=uid(99))
     if whole:
-        manager.sync_instance_info("cn1", agent.uuid, epoch, number, "d", (info,))
+        message = SyncInstanceInfo(
+            host="cn1",
+            node_uuid=agent.uuid,
+            epoch=epoch,
+            revision=number,
+            digest="d",
+            instances=instances_text((info,)),
+        )
+        manager.change_instances(message, (info,))
     else:
-        manager.update_instance_info("cn1", agent.uuid, epoch, number, (info,))
+        update(manager, agent, epoch, number, (info,))
     agent.claim(request(1, 64, owner=uid(1)))
     deliver(manager, *agent.messages())
     assert uid(99) in view.host(agent).instances
@@ -288,13 +308,13 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
     agent = reported(view)
     many = [InstanceInfo(uuid=uid(number)) for number in range(MAX_INSTANCES + 1)]
     half = len(many) // 2
-    manager.update_instance_info("cn1", agent.uuid, 1, 2, many[:half])
-    manager.update_instance_info("cn1", agent.uuid, 1, 3, many[half:])
+    update(manager, agent, 1, 2, many[:half])
+    update(manager, agent, 1, 3, many[half:])
     assert len(view.host(agent).instances) == half and manager.counts["set_aside"] == 1
     usage = DomainUsage(domain_uuid=uid(1), name="x" * 2**20, active=True, vcpus=1, memory_mb=1)
     for number in range(4, 14):
         info = InstanceInfo(uuid=uid(number), domain_usage=usage)
-        manager.update_instance_info("cn1", agent.uuid, 1, number, (info,))
+        update(manager, agent, 1, number, (info,))
     assert manager.counts["set_aside"] > 1
 
 
