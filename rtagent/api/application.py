@@ -10,8 +10,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from rtagent.api.events import with_last_event_id
-from rtagent.api.guard import Guard
-from rtagent.api.peers import Peer
+from rtagent.api.guard import Guard, Peer
 from rtagent.api.reply import Reply, document, problem
 from rtagent.model.printable import printable
 from rtagent.ports import ACCESS_LOG, Reporter

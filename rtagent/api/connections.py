@@ -24,8 +24,7 @@ from waitress.server import BaseWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from rtagent.api.application import PEER, Application
-from rtagent.api.guard import Guard
-from rtagent.api.peers import peer_of
+from rtagent.api.guard import Guard, peer_of
 from rtagent.api.reply import document, problem
 
 #: Errors of accept(2) for lack of descriptors or memory. The connection keeps waiting.

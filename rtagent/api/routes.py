@@ -117,22 +117,6 @@ class View(Value, frozen=True, kw_only=True):
         }
 
 
-def _health(view: View) -> Reply:
-    checks = view.sources.checks()
-    status = health.status(health.healthy(checks))
-    return view.reply(health.health(checks), status, health.MEDIA_TYPE)
-
-
-def _ready(view: View) -> Reply:
-    error = view.sources.creation_error()
-    return view.reply(health.readiness(error), health.status(error is None))
-
-
-def _live(view: View) -> Reply:
-    hung = view.sources.hung()
-    return view.reply(health.liveness(hung), health.status(not hung))
-
-
 def _metrics(view: View) -> Reply:
     checks, registry = view.sources.checks(), view.sources.registry
     body = metrics.text(view.state, view.stale, checks, registry)
@@ -158,9 +142,9 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "history": lambda view, query: view.reply(
         histories.history(view.sources.more, view.state, None, query)
     ),
-    "health": lambda view, _: _health(view),
-    "ready": lambda view, _: _ready(view),
-    "live": lambda view, _: _live(view),
+    "health": lambda view, _: health.health(view, view.sources.checks()),
+    "ready": lambda view, _: health.ready(view, view.sources.creation_error()),
+    "live": lambda view, _: health.live(view, view.sources.hung()),
     "metrics": lambda view, _: _metrics(view),
 }
 

@@ -115,22 +115,6 @@ def _host(view: _View, name: str) -> Reply:
     return view.reply(shown)
 
 
-def _health(view: _View, _: Query) -> Reply:
-    checks = view.sources.checks()
-    status = health.status(health.healthy(checks))
-    return view.reply(health.health(checks, SERVICE), status, health.MEDIA_TYPE)
-
-
-def _ready(view: _View, _: Query) -> Reply:
-    error = view.sources.error()
-    return view.reply(health.readiness(error), health.status(error is None))
-
-
-def _live(view: _View, _: Query) -> Reply:
-    hung = view.sources.hung()
-    return view.reply(health.liveness(hung), health.status(not hung))
-
-
 def _metrics(view: _View, _: Query) -> Reply:
     own = CollectorRegistry()
     own.register(HealthCollector(view.sources.checks()))
@@ -143,9 +127,9 @@ _ROUTES: Routes[_View] = Routes(
         "hosts": _hosts,
         "decisions": lambda view, _: view.reply({"decisions": view.sources.decisions()}),
         "aggregates": lambda view, _: view.reply({"aggregates": view.sources.aggregates()}),
-        "health": _health,
-        "ready": _ready,
-        "live": _live,
+        "health": lambda view, _: health.health(view, view.sources.checks(), SERVICE),
+        "ready": lambda view, _: health.ready(view, view.sources.error()),
+        "live": lambda view, _: health.live(view, view.sources.hung()),
         "metrics": _metrics,
     },
     items={"hosts": _host},

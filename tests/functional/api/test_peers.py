@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from rtagent.api.address import UnixAddress
-from rtagent.api.guard import Guard
-from rtagent.api.peers import peer_of, read_names
+from rtagent.api.guard import Guard, peer_of, read_names
 from rtagent.api.server import ReadAPI
 from rtagent.conf.api import Api
 from rtagent.errors import ConfigError
