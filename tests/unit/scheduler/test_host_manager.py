@@ -466,6 +466,19 @@ def test_node_of_the_database_whose_agent_is_silent_does_not_delay_completeness(
 # -- instances ------------------------------------------------------------------------------------
 
 
+def test_messages_about_instances_say_who_is_on_the_host(view, manager):
+    agent = reported(view)
+    claim = agent.claim(request(1, 64, owner=uid(1)))
+    deliver(manager, *agent.messages())
+    assert view.host(agent).instance_uuids == set(view.host(agent).instances) == {uid(1)}
+    agent.release(claim.uuid)
+    deliver(manager, *agent.messages())
+    assert view.host(agent).instance_uuids == set(view.host(agent).instances) == set()
+    view.clock.advance(GAP)
+    manager.tick()
+    assert view.asked == []
+
+
 def test_lost_message_about_instances_is_noticed_and_the_list_asked_for(view, manager):
     agent = reported(view)
     agent.claim(request(1, 64, owner=uid(1)))
