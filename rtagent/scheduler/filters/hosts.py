@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from operator import attrgetter
+from typing import ClassVar
 
 from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.requests import EXTRA_SPEC
@@ -103,83 +104,59 @@ class IsolatedHostsFilter(Filter):
         return check
 
 
-class NumInstancesFilter(Filter):
+class _LimitFilter(Filter):
+    """Refuse a host that has as many of something as allowed, or more.
+
+    :ivar key: the option with the limit. :ivar field: of the host, with the number.
+    :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
+        before the option.
+    """
+
+    every_instance = True
+    key: ClassVar[str]
+    field: ClassVar[str]
+    what: ClassVar[str]
+    by_aggregates: ClassVar[bool] = False
+
+    def prepare(self, request: Request) -> Check | None:
+        """Judge every request."""
+        default: int = getattr(self.options, self.key)
+        number_of = attrgetter(self.field)
+
+        def check(host: HostState) -> Rejection | None:
+            limit = limit_of(host, self.key, default) if self.by_aggregates else default
+            if isinstance(limit, Rejection):
+                return limit
+            number = number_of(host)
+            if number < limit:
+                return None
+            return Rejection(f"it has {number} {self.what}, of {limit} at most")
+
+        return check
+
+
+class NumInstancesFilter(_LimitFilter):
     """Refuse a host with ``max_instances_per_host`` instances or more."""
 
-    every_instance = True
-
-    def prepare(self, request: Request) -> Check | None:
-        """Judge every request."""
-        return _at_most(_instances, self.options.max_instances_per_host)
+    key, field, what = "max_instances_per_host", "num_instances", "instances"
 
 
-class AggregateNumInstancesFilter(Filter):
+class AggregateNumInstancesFilter(NumInstancesFilter):
     """As NumInstancesFilter; the metadata of the host's aggregates come before the option."""
 
-    cost = 1
-    every_instance = True
-
-    def prepare(self, request: Request) -> Check | None:
-        """Judge every request."""
-        default = self.options.max_instances_per_host
-        return _of_aggregates(_instances, "max_instances_per_host", default)
+    cost, by_aggregates = 1, True
 
 
-class IoOpsFilter(Filter):
+class IoOpsFilter(_LimitFilter):
     """Refuse a host with ``max_io_ops_per_host`` instances that do much I/O, or more."""
 
-    every_instance = True
-
-    def prepare(self, request: Request) -> Check | None:
-        """Judge every request."""
-        return _at_most(_io_ops, self.options.max_io_ops_per_host)
+    key, field, what = "max_io_ops_per_host", "num_io_ops", "instances that do much I/O"
 
 
-class AggregateIoOpsFilter(Filter):
+class AggregateIoOpsFilter(IoOpsFilter):
     """As IoOpsFilter; the metadata of the host's aggregates come before the option."""
 
-    cost = 1
-    every_instance = True
-
-    def prepare(self, request: Request) -> Check | None:
-        """Judge every request."""
-        default = self.options.max_io_ops_per_host
-        return _of_aggregates(_io_ops, "max_io_ops_per_host", default)
-
-
-#: A number of the host, and what it counts.
-_Count = Callable[[HostState], tuple[int, str]]
-
-
-def _instances(host: HostState) -> tuple[int, str]:
-    return host.num_instances, "instances"
-
-
-def _io_ops(host: HostState) -> tuple[int, str]:
-    return host.num_io_ops, "instances that do much I/O"
-
-
-def _at_most(count: _Count, limit: int) -> Check:
-    def check(host: HostState) -> Rejection | None:
-        number, of = count(host)
-        return None if number < limit else _refused(number, of, limit)
-
-    return check
-
-
-def _of_aggregates(count: _Count, key: str, default: int) -> Check:
-    def check(host: HostState) -> Rejection | None:
-        limit = limit_of(host, key, default)
-        if isinstance(limit, Rejection):
-            return limit
-        number, of = count(host)
-        return None if number < limit else _refused(number, of, limit)
-
-    return check
-
-
-def _refused(number: int, of: str, limit: int) -> Rejection:
-    return Rejection(f"it has {number} {of}, of {limit} at most")
+    cost, by_aggregates = 1, True
 
 
 class NUMATopologyFilter(Filter):
