@@ -77,6 +77,15 @@ class FleetHost(Value, frozen=True, kw_only=True):
         return max(self.promised.values(), default=0.0)
 
 
+#: What is the same for every fleet.
+_WORDS: Mapping[str, Any] = {
+    "measures": MEASURES,
+    "group_names": GROUPS,
+    "meanings": MEANINGS,
+    "signs": SIGNS,
+    "steps": STEPS,
+}
+
 _Key = Callable[[FleetHost], Any]
 SORTS: Mapping[str, _Key] = {
     "name": lambda host: (host.state.host, host.state.nodename),
@@ -105,13 +114,7 @@ def fleet(states: Sequence[HostState], now: float, down_time: float) -> list[Fle
 def fleet_page(hosts: Sequence[FleetHost], query: Mapping[str, str]) -> Content:
     """Return the fleet. :param hosts: by name."""
     asked = PageQuery(PATH, query, NAMES)
-    zones = {_zone(host) for host in hosts} - {""}
-    aggregates = {name for host in hosts for name in host.document["aggregates"]}
-    choices = {
-        "status": STATUSES,
-        "zone": (*sorted(zones), ABSENT),
-        "aggregate": (*sorted(aggregates), ABSENT),
-    }
+    choices = _choices(hosts)
     filters = {"q": asked.text("q"), "drift": asked.choice("drift", ("1",))}
     filters |= {name: asked.choice(name, values) for name, values in choices.items()}
     by = asked.choice("by", MEASURES, "most")
@@ -134,11 +137,7 @@ def fleet_page(hosts: Sequence[FleetHost], query: Mapping[str, str]) -> Content:
             "choices": choices,
             "by": by,
             "group": group,
-            "measures": MEASURES,
-            "group_names": GROUPS,
-            "meanings": MEANINGS,
-            "signs": SIGNS,
-            "steps": STEPS,
+            **_WORDS,
             "groups": [(title, each, _counts(each)) for title, each in _groups(matching, group)],
             "named": len(matching) <= NAMED,
             "rows": rows[start : start + ROWS],
@@ -174,6 +173,17 @@ def fleet_host_page(
     }
     pages = {} if shown is None else host_map(shown, OwnerRows()).values
     return Content(template="fleet_host.html", values={**pages, **values})
+
+
+def _choices(hosts: Sequence[FleetHost]) -> Mapping[str, Sequence[str]]:
+    """What the filters of the fleet offer."""
+    zones = {_zone(host) for host in hosts} - {""}
+    aggregates = {name for host in hosts for name in host.document["aggregates"]}
+    return {
+        "status": STATUSES,
+        "zone": (*sorted(zones), ABSENT),
+        "aggregate": (*sorted(aggregates), ABSENT),
+    }
 
 
 def _fleet_host(state: HostState, document: Mapping[str, Any]) -> FleetHost:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from markupsafe import Markup
 
@@ -53,6 +53,9 @@ SIGNS: Mapping[str, str] = {
     numa.HOST: "◆",
     numa.OFFLINE: "\u00d7",  # multiplication sign
 }
+
+#: What is the same for every host.
+_WORDS: Mapping[str, Any] = {"classes": CLASSES, "words": WORDS, "signs": SIGNS}
 
 _Owners = Mapping[str, Owner]
 
@@ -152,14 +155,12 @@ def host_map(
         template="host_map.html",
         values={
             "node": nodes.document(state),
-            "classes": CLASSES,
             "sockets": sockets,
             "bars": bars,
             "density": _density(uses.total()),
             "uses": [use for use in numa.USES if use in uses],
             "caption": partial(_caption, owners),
-            "words": WORDS,
-            "signs": SIGNS,
+            **_WORDS,
             "trees": devices,
             "elsewhere": {name: tree for name, tree in devices.items() if name not in bars},
             "host_units": _host_units(units),
