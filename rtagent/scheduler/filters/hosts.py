@@ -107,7 +107,7 @@ class IsolatedHostsFilter(Filter):
 class _LimitFilter(Filter):
     """Refuse a host that has as many of something as allowed, or more.
 
-    :ivar key: the option with the limit. :ivar field: of the host, with the number.
+    :ivar key: in the metadata of aggregates, as the option is called. :ivar field: of the host, with the number.
     :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
         before the option.
     """
@@ -118,9 +118,14 @@ class _LimitFilter(Filter):
     what: ClassVar[str]
     by_aggregates: ClassVar[bool] = False
 
+    @property
+    def limit(self) -> int:
+        """The limit by the option."""
+        raise NotImplementedError
+
     def prepare(self, request: Request) -> Check | None:
         """Judge every request."""
-        default: int = getattr(self.options, self.key)
+        default = self.limit
         number_of = attrgetter(self.field)
 
         def check(host: HostState) -> Rejection | None:
@@ -140,6 +145,11 @@ class NumInstancesFilter(_LimitFilter):
 
     key, field, what = "max_instances_per_host", "num_instances", "instances"
 
+    @property
+    def limit(self) -> int:
+        """``max_instances_per_host``."""
+        return self.options.max_instances_per_host
+
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
     """As NumInstancesFilter; the metadata of the host's aggregates come before the option."""
@@ -151,6 +161,11 @@ class IoOpsFilter(_LimitFilter):
     """Refuse a host with ``max_io_ops_per_host`` instances that do much I/O, or more."""
 
     key, field, what = "max_io_ops_per_host", "num_io_ops", "instances that do much I/O"
+
+    @property
+    def limit(self) -> int:
+        """``max_io_ops_per_host``."""
+        return self.options.max_io_ops_per_host
 
 
 class AggregateIoOpsFilter(IoOpsFilter):
