@@ -107,7 +107,8 @@ class IsolatedHostsFilter(Filter):
 class _LimitFilter(Filter):
     """Refuse a host that has as many of something as allowed, or more.
 
-    :ivar key: in the metadata of aggregates, as the option is called. :ivar field: of the host, with the number.
+    :ivar key: in the metadata of aggregates, as the option is called.
+    :ivar field: of the host, with the number.
     :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
         before the option.
     """
