@@ -78,11 +78,13 @@ class Agent:
         node.watch()
         parts.callback(node.write_log)
         for loop in node.loops:
-            parts.start_loop(loop)
+            if loop is not node.casts:
+                parts.start_loop(loop)
         node.placement.start()
         parts.add("placement", node.placement.stop)
         parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
         rpc.start()
+        parts.start_loop(node.casts)  # stops before the server, which answers its probe
         parts.callback(node.leave)  # comes first at a stop
 
     def _open(self, parts: Parts, transport: oslo_messaging.RPCTransport) -> NodeAgent:

@@ -286,7 +286,7 @@ class NodeAgent:
 
     @property
     def loops(self) -> Sequence[Loop]:
-        """Every thread but that of Placement, in the order in which they start."""
+        """Every thread but that of Placement."""
         return tuple(self._loops.values())
 
     @property
