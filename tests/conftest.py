@@ -29,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(chosen[0] if chosen else "short")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the file that takes longest: one worker runs it, and the others would wait."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/nova/test_functional.py"))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
