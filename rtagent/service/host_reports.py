@@ -102,6 +102,8 @@ class HostReports:
         self._wanted: _Wanted | None = None
         #: Uuids of the claims that have ended since the last report.
         self._ended = deque[str](maxlen=MAX_ENDED)
+        #: Those that the last report names.
+        self._taken: tuple[str, ...] = ()
         self._described: _Described | None = None
         self._instances = _SentInstances()
         #: The state of the service in the last report, and how often it has changed.
@@ -240,6 +242,8 @@ class HostReports:
         self._reporter.log("warning", f"schedulers did not get a report: {error}")
         self._changed, self._failed, self._reported = True, True, ""
         self._instances.forget()
+        with self._lock:
+            self._ended.extendleft(reversed(self._taken))
 
     # -- when -------------------------------------------------------------------------------------
 
@@ -253,9 +257,9 @@ class HostReports:
 
     def _take_ended(self) -> tuple[str, ...]:
         with self._lock:
-            ended = tuple(self._ended)
+            self._taken = tuple(self._ended)
             self._ended.clear()
-            return ended
+            return self._taken
 
     @property
     def _next(self) -> float:

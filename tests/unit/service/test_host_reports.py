@@ -241,12 +241,14 @@ def test_several_questions_have_one_answer(reporting):
 
 def test_after_a_lost_message_the_next_are_complete(reporting):
     reporting.schedulers.error = CastFailed("no broker")
-    claim = reporting.claim()
+    claim, ended = reporting.claim(), reporting.claim()
+    reporting.world.tracker.execute(release_claim, call("release_claim"), ended.uuid)
     assert reporting.reports.turn() == every(RETRY_INTERVAL)
     reporting.schedulers.error = None
     (sync, arguments), last = reporting.turn(RETRY_INTERVAL)
     (info,) = instances_from(sync, arguments["instances"])
     assert info.uuid == claim.owner_id
+    assert report_in([last]).ended == (ended.uuid,)
     assert report_in([last]).description is not None
     assert arguments["revision"] == report_in([last]).instances_revision > 2
     assert ("warning", "schedulers did not get a report: no broker") in (
