@@ -20,9 +20,7 @@ from rtagent.embedded import EmbeddedNode, SystemClock, open_node
 from rtagent.errors import HypervisorUnavailable
 from rtagent.identity.node_identity import NodeIdentity
 from rtagent.model.change import Call
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.ports import Hypervisor, Reporter
 from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.client import AgentAPI

@@ -20,7 +20,7 @@ from benchmarks.bench import CONTEXT, Bench, instance, seconds_each
 from benchmarks.figure import Figure
 from rtagent.claims import instance_claim
 from rtagent.embedded import EmbeddedNode, SystemClock
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement

@@ -16,9 +16,7 @@ from rtagent.claims import abort_instance_claim, instance_claim
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
 from rtagent.model.change import Call
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import Machine, host_uri

@@ -13,8 +13,8 @@ from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 from benchmarks.scheduler_fleet import FIT_FILTERS, Fleet, scheduler, view
 from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.select import Scheduler
 

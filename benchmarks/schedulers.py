@@ -22,10 +22,9 @@ from rtagent.conductor.opening import open_conductor
 from rtagent.conf import load
 from rtagent.conf.settings import read_options
 from rtagent.embedded import SystemClock
-from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import HostReport
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec, ServerOperation
 from rtagent.ports import NullReporter
 from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
 from rtagent.rpc.in_flight import InFlight

@@ -11,11 +11,11 @@ from oslo_concurrency.lockutils import ReaderWriterLock
 
 from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device
 from rtagent.model.domain_usage import HostResource
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
 from rtagent.model.reboot import Reboot

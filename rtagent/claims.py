@@ -21,10 +21,9 @@ from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
-from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, InstanceFacts, InstanceUpdate, is_gone
 
 
 def instance_claim(

@@ -17,12 +17,11 @@ from rtagent.bus import Bus
 from rtagent.conf.settings import Settings
 from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.device import Device, RootPorts
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
-from rtagent.model.policy import Policy
-from rtagent.model.provider_files import ProviderFiles
+from rtagent.model.policy import Policy, ProviderFiles
 from rtagent.model.reboot import reboot
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of

@@ -6,23 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import HistoryPage
-from rtagent.model.cpu_use import CpuUse
-from rtagent.model.event_log import RecordedEvents
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.claim import ClaimEnd, HistoryPage
+from rtagent.model.event import RecordedEvents
+from rtagent.model.guest import DomainDocument, GuestLayout
+from rtagent.model.metric import CpuUse
 from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
-from rtagent.model.position import Position
 from rtagent.model.retention import Retention
 from rtagent.model.store_restore import StoreRestore
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 
 
 class Clock(Protocol):

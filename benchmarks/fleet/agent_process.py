@@ -13,7 +13,7 @@ from msgspec import Struct
 from benchmarks.fleet.agent import FleetAgent
 from benchmarks.fleet.guests import Guests
 from benchmarks.fleet.host import LARGE_KIB, FleetHost
-from rtagent.model.guest_domain import GuestState
+from rtagent.model.guest import GuestState
 from rtagent.numa.host_cells import Host, host_cells
 from rtagent.service import assembly
 from rtagent.service.assembly import Database

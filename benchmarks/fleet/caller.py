@@ -11,9 +11,8 @@ from benchmarks.fleet.conducting import MakeConductor
 from benchmarks.fleet.flavors import FLAVORS, other_size, resources
 from rtagent.conductor.errors import ServerNotFound
 from rtagent.errors import RtAgentError
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Server, ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec, Server, ServerOperation
 
 #: The steps of a build whose time is taken.
 STEPS = ("select", "claim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from benchmarks.fleet.fleet import Fleet
-from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.model.guest import GuestDomain, GuestState
 
 Check = Callable[[], object]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.fleet.census import DISK, MEMORY, PCPU, VCPU
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 
 _PINNED = {"hw:cpu_policy": "dedicated", "hw:mem_page_size": "large"}
 

@@ -17,8 +17,7 @@ from rtagent.allocation.reusable import Reusable, reusable_by
 from rtagent.allocation.shares import Shares, foreign
 from rtagent.allocation.unknown_usage import needs_of, unknown_usage
 from rtagent.errors import NodeNotReady
-from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, Refused, refuse
 from rtagent.model.device import AssignedDevice

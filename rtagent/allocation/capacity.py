@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.derived import derived
-from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name
-from rtagent.model.usage import Usage
+from rtagent.model.usage import Inventory, Usage, inventories
 
 #: Resource class, field of `Usage` and of `Inventories`, unit.
 _RESOURCES = (

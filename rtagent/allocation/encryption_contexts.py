@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from rtagent.allocation.capacity import additional_shortfall
-from rtagent.model.assigned_resources import AssignedQuantity
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.mem_encryption import (
@@ -17,7 +17,7 @@ from rtagent.model.mem_encryption import (
     provider_suffix,
 )
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name, provider_uuid
 
 

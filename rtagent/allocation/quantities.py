@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from rtagent.allocation.capacity import additional_shortfall
-from rtagent.model.assigned_resources import AssignedQuantity
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
 from rtagent.pci.resource_groups import (
     ResourceGroup,

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
 from rtagent.model.mem_encryption import AMD_SEV, MODELS
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MoveRequest
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest, ExtraResource, Limits, NumaLimits
+from rtagent.model.request import BuildRequest, ExtraResource, Flavor, Instance, Limits, NumaLimits
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import Usage
 from rtagent.numa.host_cells import CellLimits, cell_limits

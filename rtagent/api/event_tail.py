@@ -8,8 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from rtagent.model.base import Value
-from rtagent.model.event import event_id
-from rtagent.model.event_log import RecordedEvents
+from rtagent.model.event import RecordedEvents, event_id
 
 #: Seconds after the last request for which the events stay in memory.
 WANTED = 60.0

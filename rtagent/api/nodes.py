@@ -7,11 +7,11 @@ from typing import Any
 
 from rtagent.api import pci
 from rtagent.errors import NodeNotFound
-from rtagent.model.inventory import Inventory, inventories, pcpus_used
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name
+from rtagent.model.usage import Inventory, inventories, pcpus_used
 from rtagent.reconcile.drift import absent, drifts, orphans, suspects
 from rtagent.state.compute_node import compute_node
 

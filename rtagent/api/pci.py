@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.base import Value
 from rtagent.model.claim import LEASED_STATES, RESOURCE, Claim, Unit
 from rtagent.model.device import DEV_TYPES, NO_ROOT_PORTS, RootPorts

@@ -16,9 +16,9 @@ from rtagent.api.page import fleet_pages
 from rtagent.api.page.routes import PageCache, PageRoutes
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
 from rtagent.errors import RtAgentError, Unavailable
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.health import Check
+from rtagent.model.node import Aggregate
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.select import LoggedDecision

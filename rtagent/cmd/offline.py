@@ -23,9 +23,8 @@ from rtagent.db.node_records import Rule, SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import ClaimEvent
-from rtagent.model.event_log import RecordedEvents
+from rtagent.model.claim import ClaimEnd, ClaimEvent
+from rtagent.model.event import RecordedEvents
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored

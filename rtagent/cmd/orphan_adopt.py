@@ -17,7 +17,7 @@ from rtagent.cmd.output import Lines, OrEmpty
 from rtagent.errors import AgentUnreachable, ClaimConflict, InvalidRequest, RtAgentError
 from rtagent.model.base import Uuid
 from rtagent.model.converter import Converter
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 
 COLUMNS = (
     *("domain_uuid", "name", "result", "claim_uuid", "flavor", "project_id"),

@@ -20,7 +20,7 @@ from rtagent.cmd.claim_request import (
     read_document,
 )
 from rtagent.cmd.output import Lines, OrEmpty
-from rtagent.model.request_spec import Purpose
+from rtagent.model.server import Purpose
 
 #: Columns before and after those of the filters.
 FIRST, LAST = ("rank", "host", "nodename"), ("weight", "weights")

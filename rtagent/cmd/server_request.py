@@ -14,9 +14,9 @@ from rtagent.cmd.base import invalid
 from rtagent.cmd.claim_request import FLAVOR, add_fields, fields, hints, mapping, pair
 from rtagent.errors import InvalidRequest
 from rtagent.model.converter import Converter
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import Flavor
 from rtagent.model.schema_errors import schema_errors
+from rtagent.model.server import RequestSpec
 from rtagent.virt.libvirt.document import BadDocument, parse
 
 #: The path in the document, and the option that sets it.

@@ -13,7 +13,7 @@ from rtagent.conductor.errors import InvalidReply
 from rtagent.errors import AgentUnreachable
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.selection import Selections

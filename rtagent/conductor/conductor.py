@@ -30,9 +30,16 @@ from rtagent.conductor.ports import Begun, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.conductor.run import ConductorOptions, Outside, Run
 from rtagent.errors import RtAgentError
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import Destination, Purpose, RequestSpec
-from rtagent.model.server import BUILDING, DELETED, Server, ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import (
+    BUILDING,
+    DELETED,
+    Destination,
+    Purpose,
+    RequestSpec,
+    Server,
+    ServerOperation,
+)
 from rtagent.ports import Clock
 
 Hosts = tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.model.guest import GuestDomain, GuestState
 
 
 class Enactor(Protocol):

@@ -18,7 +18,7 @@ from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.conductor_placement import ConductorPlacement

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Server, ServerOperation
+from rtagent.model.server import RequestSpec, Server, ServerOperation
 from rtagent.scheduler.selection import Selections
 
 

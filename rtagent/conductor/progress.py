@@ -10,8 +10,7 @@ import msgspec
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place
+from rtagent.model.server import Place, RequestSpec
 from rtagent.scheduler.selection import Selection
 
 

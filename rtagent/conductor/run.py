@@ -22,10 +22,9 @@ from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
-from rtagent.model.guest_domain import GuestDomain, GuestState
-from rtagent.model.instance import InstanceFacts
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.guest import GuestDomain, GuestState
+from rtagent.model.request import InstanceFacts
+from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from rtagent.ports import Clock
 
 T = TypeVar("T")

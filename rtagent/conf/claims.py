@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from rtagent.conf.options import Group, option
-from rtagent.model.pci_policy import DeviceOrder
+from rtagent.model.policy import DeviceOrder
 
 
 class Claims(Group, frozen=True, kw_only=True):

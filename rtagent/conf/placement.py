@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from rtagent.conf.options import Group, option
 from rtagent.conf.types import Items, StandardTrait
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 
 GROUP = "placement"
 

@@ -23,8 +23,7 @@ from rtagent.model.base import Value
 from rtagent.model.device_spec import DeviceSpec
 from rtagent.model.node import Ratios
 from rtagent.model.observation import Problem
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy, Policy
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.mdev import MdevSettings, enabled_types
 from rtagent.pci.parsing import name_doubt

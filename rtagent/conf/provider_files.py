@@ -24,9 +24,8 @@ from rtagent.conf.provider_schema import (
 )
 from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, read_document
 from rtagent.errors import ProviderFileError
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntry, ProviderFiles
 from rtagent.model.printable import printable
-from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
 
 #: The suffix of the names of provider files.
 SUFFIX = ".yaml"

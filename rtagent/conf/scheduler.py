@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from rtagent.conf.options import Group, option
-from rtagent.model.pci_policy import Aliases
+from rtagent.model.policy import Aliases
 
 
 class Scheduler(Group, frozen=True, kw_only=True):

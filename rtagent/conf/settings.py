@@ -42,9 +42,13 @@ from rtagent.conf.types import ReservedPages
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.model.node import Ratios
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
-from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.provider_files import ProviderFiles
+from rtagent.model.policy import (
+    ManageAllocations,
+    NumaPolicy,
+    PlacementPolicy,
+    Policy,
+    ProviderFiles,
+)
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
 

@@ -17,7 +17,7 @@ from rtagent.db.schema import (
 )
 from rtagent.db.transaction import Transactions
 from rtagent.errors import StoreDamaged
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.scheduler import aggregate_rules as rules
 
 _AGGREGATES = CheckedColumns(aggregates, ("uuid", "name"), None)

@@ -20,15 +20,21 @@ from rtagent.db.keyed_table import Findings, KeyedTable
 from rtagent.db.node_rows import NodeRow
 from rtagent.db.schema import claims, compute_nodes, to_document
 from rtagent.db.unit_rows import UnitReader
-from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import DAMAGED, RELEASED, Claim, Replacement, Unit
 from rtagent.model.device import AssignedDevice
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
+from rtagent.model.request import (
+    Allocations,
+    ExtraResource,
+    Flavor,
+    Image,
+    InstanceFacts,
+    Limits,
+    PciRequest,
+    ProviderMapping,
+)
 
 _T = TypeVar("_T")
 

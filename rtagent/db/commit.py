@@ -25,8 +25,7 @@ from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
 from rtagent.errors import ChangeRejected, RevisionConflict
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Event
-from rtagent.model.claim import RELEASED, Claim
-from rtagent.model.claim_event import ClaimEvent, ClaimFacts
+from rtagent.model.claim import RELEASED, Claim, ClaimEvent, ClaimFacts
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.node_state import NodeState

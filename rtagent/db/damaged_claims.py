@@ -12,8 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.db.checked_rows import CREDIBLE, LONG_AGO
-from rtagent.model.assigned_resources import AssignedResource, quantity_of_unit
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment, quantity_of_unit
 from rtagent.model.claim import (
     ACTIVE,
     ATTACH,
@@ -32,9 +31,8 @@ from rtagent.model.claim import (
     Unit,
 )
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import InstanceFacts
 from rtagent.model.node import Node
+from rtagent.model.request import Flavor, InstanceFacts
 from rtagent.model.units import MB_IN_GB
 from rtagent.pci.mdev import parent_address
 

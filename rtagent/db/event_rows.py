@@ -21,8 +21,7 @@ from rtagent.db.schema import event_outbox, event_positions
 from rtagent.db.transaction import Statement, Transactions
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.event import VERSION, EventDocument, event_id
-from rtagent.model.event_log import RecordedEvents
+from rtagent.model.event import VERSION, EventDocument, RecordedEvents, event_id
 from rtagent.model.node_state import NodeState
 
 #: How many events are kept, at least. At most `STEP` more are there, and those of one commit.

@@ -13,9 +13,18 @@ from rtagent.db.checked_rows import LONG_AGO
 from rtagent.db.claim_rows import CLAIMS, read_released
 from rtagent.db.schema import claim_events, claims, compute_nodes, migrations
 from rtagent.db.tables import HISTORY
-from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING, RELEASED
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import ClaimEvent, ClaimFacts, HistoryPage, NumberedEvent
+from rtagent.model.claim import (
+    ACTIVE,
+    ATTACH,
+    EVACUATION,
+    OUTGOING,
+    RELEASED,
+    ClaimEnd,
+    ClaimEvent,
+    ClaimFacts,
+    HistoryPage,
+    NumberedEvent,
+)
 from rtagent.model.migration import DEST, TakenOver
 
 _UNKNOWN = ClaimFacts(state="", suspect=None, vcpus=0, pcpus=0, memory_mb=0, disk_mb=0)

@@ -11,7 +11,7 @@ from sqlalchemy.types import NullType
 from rtagent.db.checked_rows import LONG_AGO, CheckedColumns, with_undecodable
 from rtagent.db.keyed_table import Findings
 from rtagent.db.schema import compute_nodes, drains, retention, to_document
-from rtagent.model.drain import Drain
+from rtagent.model.node import Drain
 from rtagent.model.node_state import NodeState
 from rtagent.model.retention import Retention
 

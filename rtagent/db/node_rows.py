@@ -45,7 +45,7 @@ from rtagent.db.node_records import (
 )
 from rtagent.db.schema import compute_nodes, to_document
 from rtagent.db.transaction import Statement, Transactions
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.metric import Metric, documents

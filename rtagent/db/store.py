@@ -23,13 +23,11 @@ from rtagent.db.tables import DOMAINS, MIGRATIONS, OUTBOX, read_operation
 from rtagent.db.transaction import Transactions
 from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import ClaimEvent, HistoryPage
+from rtagent.model.claim import ClaimEnd, ClaimEvent, HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
 from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.ports import Enroll
 
 

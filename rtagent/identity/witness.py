@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from rtagent.errors import StoreUnavailable
-from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.ports import Mark, Reporter
 
 #: A slot: format, node uuid, epoch, revision, microseconds since 1970; then CRC-32 of these.

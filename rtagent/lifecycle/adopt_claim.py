@@ -24,11 +24,11 @@ from rtagent.lifecycle.moves.records import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
 from rtagent.lifecycle.unit_conflicts import held_by_others
-from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
 from rtagent.model.decision import Granted
+from rtagent.model.guest import AdoptRequest
 from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims

@@ -10,7 +10,7 @@ from rtagent.errors import NodeDraining
 from rtagent.lifecycle.consequences import unchanged
 from rtagent.model.change import Call
 from rtagent.model.decision import Granted
-from rtagent.model.drain import Drain
+from rtagent.model.node import Drain
 from rtagent.model.node_state import NodeState
 
 

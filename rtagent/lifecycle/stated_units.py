@@ -7,11 +7,10 @@ from collections.abc import Collection, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rtagent.model.adopt_request import AdoptRequest
-from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import CellAssignment
+from rtagent.model.assignment import AssignedResource, CellAssignment
 from rtagent.model.claim import PCPU, RESOURCE, Unit
 from rtagent.model.device import AssignedDevice, Device, PciDevice
+from rtagent.model.guest import AdoptRequest
 from rtagent.model.node_state import NodeState
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 

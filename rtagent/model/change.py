@@ -8,14 +8,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.drain import Drain
 from rtagent.model.event import Notification
 from rtagent.model.migration import Migration
+from rtagent.model.node import Drain
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
 

@@ -1,18 +1,27 @@
-"""Claims: the resources that are assigned to an owner on a node. Usage is the sum of the claims."""
+"""Claims: the resources that are assigned to an owner on a node, how they end, and their history.
+
+Usage is the sum of the claims.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment
 from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
+from rtagent.model.request import (
+    Allocations,
+    ExtraResource,
+    Flavor,
+    Image,
+    InstanceFacts,
+    Limits,
+    PciRequest,
+    ProviderMapping,
+)
 from rtagent.model.usage import Usage, assignment_usage
 
 #: Held for a build that does not run yet. Leased.
@@ -154,3 +163,86 @@ class Claim(Value, frozen=True, kw_only=True):
                 *((QUANTITY, name) for name in self._quantity_units() if len(name) <= MAX_UNIT),
             )
         )
+
+
+#: The actions that state that the owner needs nothing more from its claim: a caller's or an
+#: operator's release, the end of a move by its conductor, and a recorded evacuation. A lapsed lease
+#: (``expire``) is not among them: the caller may still be there.
+CONFIRMED_ENDS = frozenset(
+    {
+        "abort",
+        "release",
+        "drop_move_claim",
+        "drop_move_claim_at_dest",
+        "drop_move_claim_at_source",
+        "evacuated",
+    }
+)
+
+
+class ClaimEnd(Value, frozen=True, kw_only=True):
+    """How the last main claim of an owner on a node ended.
+
+    :ivar action: the last action of the claim's history; "" if it was purged.
+    :ivar revision: of the node, at which the claim ended.
+    """
+
+    claim_uuid: str
+    action: str
+    revision: int
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a call or a recorded fact says that the owner needs nothing more here."""
+        return self.action in CONFIRMED_ENDS
+
+
+class ClaimFacts(Value, frozen=True, kw_only=True):
+    """The part of a claim that its history records.
+
+    :ivar migration_uuid: the move that it took part in.
+    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
+    """
+
+    state: str
+    suspect: str | None
+    vcpus: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+    migration_uuid: str | None = None
+
+
+class ClaimEvent(Value, frozen=True, kw_only=True):
+    """An event of a claim: actor, action and time, and the claim before and after it.
+
+    :ivar before: None at the claim's creation.
+    :ivar actor: a user's id, or the agent's own part (``audit``).
+    """
+
+    claim_uuid: str
+    node_uuid: str
+    action: str
+    at: datetime
+    actor: str
+    request_id: str
+    before: ClaimFacts | None
+    after: ClaimFacts
+    reason: str
+
+
+class NumberedEvent(Value, frozen=True, kw_only=True):
+    """:ivar number: in the order in which events were recorded; of one database."""
+
+    number: int
+    event: ClaimEvent
+
+
+class HistoryPage(Value, frozen=True, kw_only=True):
+    """A part of a history, newest event first.
+
+    :ivar older: the number before which older events may be found; None: there are none.
+    """
+
+    events: tuple[NumberedEvent, ...] = ()
+    older: int | None = None

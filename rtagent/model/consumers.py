@@ -16,7 +16,7 @@ from typing import Protocol
 import os_resource_classes as orc
 from msgspec import UNSET
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import (
     ATTACH,

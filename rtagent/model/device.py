@@ -5,7 +5,7 @@ A device does not record its owner: only the claims say who uses a device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, get_args
 
 from immutables import Map
@@ -183,3 +183,110 @@ class AssignedDevice(Value, frozen=True, kw_only=True):
         change.
         """
         return self.alias_name or self.request_id
+
+
+class DeviceCriteria(Value, frozen=True, kw_only=True):
+    """One alternative of an alias or of a request; None accepts anything.
+
+    :ivar dev_type: None accepts neither physical functions nor vDPA devices: a request must name
+        these types.
+    :ivar physical_network: UNSET accepts anything; None is a tunnelled network.
+    :ivar remote_managed: False, also when the request does not say: remote-managed devices go only
+        to requests that ask for them.
+    """
+
+    vendor_id: str | None = None
+    product_id: str | None = None
+    dev_type: str | None = None
+    physical_network: str | UnsetType | None = UNSET
+    trusted: bool | None = None
+    remote_managed: bool = False
+    live_migratable: bool | None = None
+    resource_class: str | None = None
+    traits: frozenset[str] = frozenset()
+    parent_ifname: str | None = None
+
+    def matches(self, candidate: PciDevice) -> bool:
+        """Whether the device meets all the criteria."""
+        device, tags = candidate.device, candidate.tags
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and self._accepts_type(device.dev_type)
+            and self.parent_ifname in (None, device.parent_ifname)
+            and self._accepts_tags(tags)
+            and (self.resource_class is None or self.resource_class == candidate.resource_class)
+        )
+
+    def _accepts_type(self, dev_type: str) -> bool:
+        if self.dev_type is None:
+            return dev_type not in (SRIOV_PF, VDPA)
+        return self.dev_type == dev_type
+
+    def _accepts_tags(self, tags: Tags) -> bool:
+        return (
+            _same_network(self.physical_network, tags.physical_network)
+            and self.remote_managed == tags.remote_managed
+            and self.trusted in (None, tags.trusted)
+            and self.live_migratable in (None, tags.live_migratable)
+            and self.traits <= tags.traits
+        )
+
+    def __str__(self) -> str:
+        """The main criteria, for refusals."""
+        parts = [f"{self.vendor_id or '*'}:{self.product_id or '*'}"]
+        if self.vendor_id is None and self.product_id is None:
+            parts = []
+        if self.dev_type is not None:
+            parts.append(self.dev_type)
+        if self.physical_network is not UNSET:
+            parts.append(f"physical_network={self.physical_network}")
+        if self.resource_class is not None:
+            parts.append(self.resource_class)
+        return " ".join(parts) or "any"
+
+
+def _same_network(requested: str | UnsetType | None, tag: str | UnsetType | None) -> bool:
+    """Compare names case-insensitively."""
+    if requested is UNSET:
+        return True
+    if isinstance(requested, str) and isinstance(tag, str):
+        return requested.lower() == tag.lower()
+    return requested is tag
+
+
+class PciDevices(Mapping[str, PciDevice]):
+    """An immutable mapping from addresses to devices.
+
+    All states between two changes of the devices share one mapping, so that values derived from it
+    (`derived`) are computed once for all these states.
+    """
+
+    def __init__(self, known: Mapping[str, PciDevice] = Map()) -> None:
+        self._known: Map[str, PciDevice] = known if isinstance(known, Map) else Map(known)
+
+    def changed(self, removals: Sequence[str], puts: Sequence[PciDevice]) -> PciDevices:
+        """Return the mapping without the removed addresses, with new and changed devices."""
+        if not removals and not puts:
+            return self
+        after = self._known.mutate()
+        for address in removals:
+            del after[address]
+        for device in puts:
+            after[device.address] = device
+        return PciDevices(after.finish())
+
+    def __getitem__(self, address: str) -> PciDevice:
+        return self._known[address]
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __repr__(self) -> str:
+        return f"PciDevices({self._known!r})"

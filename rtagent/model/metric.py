@@ -1,14 +1,14 @@
-"""Metric: a measurement of a compute monitor, and its documents."""
+"""Measurements of compute monitors, their documents, and the use of CPUs that they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from rtagent.model.base import Document, Name
+from rtagent.model.base import Document, Name, Value
 
 
 class Metric(Document, frozen=True, kw_only=True):
@@ -28,3 +28,15 @@ def documents(metrics: Sequence[Metric]) -> list[dict[str, Any]]:
     "source"}]``.
     """
     return [msgspec.to_builtins(metric) for metric in metrics]
+
+
+class CpuUse(Value, frozen=True, kw_only=True):
+    """A reading of all CPUs together.
+
+    :ivar times: ns since the boot, by ``user``, ``kernel``, ``idle`` and ``iowait``. A time that
+        the hypervisor does not report is absent.
+    :ivar frequency: MHz; None: the hypervisor does not report it.
+    """
+
+    times: Mapping[str, int] = {}
+    frequency: int | None = None

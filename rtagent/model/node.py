@@ -1,11 +1,12 @@
-"""The node, and the process that writes for it."""
+"""The node, the process that writes for it, its drain, and the aggregates that it is in."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from rtagent.model.base import Value
+from rtagent.model.base import Document, Name, Text, Uuid, Value
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -69,3 +70,39 @@ class NodeHost(Value, frozen=True, kw_only=True):
     def allows(self, host: str | None, epoch: int) -> bool:
         """Whether the agent of a host can report the node. :param host: None: any."""
         return host in (None, self.host) and (self.epoch is None or epoch <= self.epoch)
+
+
+class Drain(Value, frozen=True, kw_only=True):
+    """A node that drains creates no claims; all else goes on.
+
+    :ivar reason: why, or "". :ivar deadline: when the node should be empty, or None.
+    :ivar since: when it began. :ivar actor: who began it.
+    """
+
+    since: datetime
+    reason: str = ""
+    deadline: datetime | None = None
+    actor: str = ""
+
+    def __str__(self) -> str:
+        until = f" (until {self.deadline:%Y-%m-%dT%H:%M:%SZ})" if self.deadline else ""
+        return f"the node is being drained{until}{f': {self.reason}' if self.reason else ''}"
+
+
+class Aggregate(Document, frozen=True, kw_only=True):
+    """A named group of hosts.
+
+    :ivar uuid: also the uuid of the aggregate in Placement.
+    :ivar metadata: keys that filters and weighers read. ``availability_zone`` is one of them.
+    :ivar hosts: names of service hosts, sorted.
+    """
+
+    uuid: Uuid
+    name: Name
+    metadata: Mapping[Name, Text] = {}
+    hosts: tuple[Name, ...] = ()
+
+    @property
+    def availability_zone(self) -> str | None:
+        """The availability zone of its hosts, or None."""
+        return self.metadata.get("availability_zone")

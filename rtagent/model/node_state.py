@@ -17,21 +17,18 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvariantViolated
 from rtagent.model import stats
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
-from rtagent.model.device import VF_TYPES
+from rtagent.model.device import VF_TYPES, PciDevices
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.drain import Drain
 from rtagent.model.migration import Migration
-from rtagent.model.node import Node
+from rtagent.model.node import Drain, Node
 from rtagent.model.outbox import Outbox, outbox_after
 from rtagent.model.owners import OwnerSums, check_owner, creation_order, owner_usage
-from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
-from rtagent.model.position import Position
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.model.topology import Topology
 from rtagent.model.usage import NOTHING, Usage
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy

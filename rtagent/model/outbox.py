@@ -17,7 +17,7 @@ from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import NodeClaims, consumers_of
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 
 
 class OutboxRow(Value, frozen=True, kw_only=True):

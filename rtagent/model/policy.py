@@ -1,15 +1,120 @@
-"""The operator's policy: the resources for guests, the reserved resources, and the overcommit."""
+"""The operator's policies: resources for guests, overcommit, PCI, Placement's inventories."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from enum import StrEnum
+from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.device import DeviceCriteria
+from rtagent.model.device_spec import DeviceSpec
+
+
+class ManageAllocations(StrEnum):
+    """Whether the agent writes the allocations of its claims to Placement.
+
+    :cvar NO: others do. :cvar YES: it writes them after the answer to the call.
+    :cvar STRICT: it answers a call that creates a claim after the allocation was written.
+    """
+
+    NO = "no"
+    YES = "yes"
+    STRICT = "strict"
+
+
+class AdditionalInventory(Value, frozen=True, kw_only=True):
+    """An inventory that a provider file adds to one of this node's providers.
+
+    :ivar suffix: of the provider, see `provider_names`; "" is the root.
+    """
+
+    suffix: str
+    resource_class: str
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    allocation_ratio: Decimal
+
+
+class PlacementPolicy(Value, frozen=True, kw_only=True):
+    """What the operator has decided about Placement.
+
+    :ivar adopted: the uuids of child providers that another publisher had made, by suffix.
+    :ivar disk_provider: the uuid of the provider that shares its disk with this host: allocations
+        of DISK_GB are on it, and the root has no DISK_GB. None: the disk is the host's own.
+    :ivar additional: inventories that provider files add.
+    :ivar additional_traits: traits that provider files add, by the suffix of the
+        provider.
+    :ivar withheld_traits: traits of the hypervisor that are not reported.
+    :ivar additional_by: the provider file that describes a provider, by its suffix.
+    """
+
+    manage_allocations: ManageAllocations = ManageAllocations.NO
+    adopted: Mapping[str, str] = {}
+    disk_provider: str | None = None
+    additional: tuple[AdditionalInventory, ...] = ()
+    additional_traits: Mapping[str, frozenset[str]] = {}
+    withheld_traits: frozenset[str] = frozenset()
+    additional_by: Mapping[str, str] = {}
+
+
+class Alias(Value, frozen=True, kw_only=True):
+    """``[pci] alias``: a name by which flavors request devices.
+
+    :ivar alternatives: a device must meet at least one of them.
+    """
+
+    name: str
+    numa_policy: str
+    alternatives: tuple[DeviceCriteria, ...]
+
+
+#: By name.
+Aliases = Mapping[str, Alias]
+
+
+class EnabledMdevType(Value, frozen=True, kw_only=True):
+    """A mediated device type that the operator has enabled.
+
+    :ivar addresses: devices on which the type is enabled; None: every device that supports it.
+    :ivar max_instances: per device; None: as many as the device supports.
+    """
+
+    type: str
+    addresses: frozenset[str] | None
+    resource_class: str
+    max_instances: int | None
+
+
+#: Which of equal devices a claim gets: the lowest addresses, or the highest (as in Nova).
+DeviceOrder = Literal["first", "last"]
+
+
+class PciPolicy(Value, frozen=True, kw_only=True):
+    """Options of PCI devices, parsed.
+
+    :ivar specs: ``[pci] device_spec``; the first that matches a device applies.
+    :ivar aliases: ``[pci] alias``.
+    :ivar mdev_types: ``[devices] enabled_mdev_types`` and the sections ``[mdev_<type>]``.
+    :ivar pmem: ``[libvirt] pmem_namespaces``.
+    :ivar report_in_placement: ``[pci] report_in_placement``.
+    :ivar order: ``[claims] device_order``; unset if it is ``first``, as the release before this
+        one does not have the field.
+    """
+
+    specs: tuple[DeviceSpec, ...] = ()
+    aliases: Aliases = {}
+    mdev_types: tuple[EnabledMdevType, ...] = ()
+    pmem: tuple[ResourceInventory, ...] = ()
+    report_in_placement: bool = False
+    order: DeviceOrder | UnsetType = UNSET
 
 
 class NetworkPolicy(Value, frozen=True, kw_only=True):
@@ -103,3 +208,47 @@ class Policy(Value, frozen=True, kw_only=True):
     def shares_devices(self) -> bool:
         """Whether the claims of a resize on one host share devices and assigned resources."""
         return self.share_devices is not False
+
+
+#: In place of a uuid: the root provider of every node that the configuration is for.
+COMPUTE_NODE = "$COMPUTE_NODE"
+
+
+class ProviderEntry(Value, frozen=True, kw_only=True):
+    """One item of the list ``providers`` of a provider file.
+
+    :ivar file: the file. :ivar path: the item's place in it.
+    :ivar uuid: of the provider, in lower case, or `COMPUTE_NODE`; None: it is named.
+    :ivar name: of the provider; None: it has a uuid.
+    :ivar inventories: to be added. The provider is not known yet, so their suffix is "".
+    :ivar traits: to be added.
+    """
+
+    file: str
+    path: str
+    uuid: str | None = None
+    name: str | None = None
+    inventories: tuple[AdditionalInventory, ...] = ()
+    traits: frozenset[str] = frozenset()
+
+    @property
+    def identification(self) -> str:
+        """The uuid or the name."""
+        return self.uuid or self.name or ""
+
+    @property
+    def origin(self) -> str:
+        """The file and the place in it."""
+        return f"{self.file}: {self.path}"
+
+
+class ProviderFiles(Value, frozen=True, kw_only=True):
+    """All provider files.
+
+    :ivar entries: each provider is identified once in the same way. Entries that add nothing are
+        left out.
+    :ivar doubts: a sentence for each part that is valid and has no effect.
+    """
+
+    entries: tuple[ProviderEntry, ...] = ()
+    doubts: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from functools import lru_cache
 from uuid import UUID, uuid5
 
 from rtagent.model.node import Node
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.policy import PlacementPolicy
 
 #: Before the name of a device in libvirt, which has underscores between the parts of its address.
 _NODE_DEVICE = "pci_"

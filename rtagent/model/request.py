@@ -1,7 +1,9 @@
-"""Requests to claim resources for a build, and devices for a guest that is here."""
+"""Requests for resources: of builds, and of devices for a guest that is here; their flavors."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -14,9 +16,125 @@ from rtagent.model.base import (
     Name,
     Positive,
     SomeItems,
+    Text,
     Uuid,
 )
-from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.device import PciNumaPolicy, Source
+
+#: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
+_GROUP = re.compile(r"resources(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
+
+
+class Flavor(Document, frozen=True, kw_only=True):
+    """The size and the extra specs of a guest.
+
+    :ivar memory_mb: MB. :ivar root_gb: GB. :ivar ephemeral_gb: GB. :ivar swap: MB.
+    """
+
+    vcpus: Positive
+    memory_mb: Positive
+    root_gb: Count = 0
+    ephemeral_gb: Count = 0
+    swap: Count = 0
+    flavorid: Name = ""
+    name: Name = ""
+    extra_specs: Entries[Name, Text] = {}
+
+    @property
+    def in_request_groups(self) -> Iterator[tuple[str, str, str, str]]:
+        """Key, group, resource class and value of each ``resources:CLASS``, whose group is "", and
+        ``resources<group>:CLASS`` that has a value.
+        """
+        for key, value in self.extra_specs.items():
+            found = _GROUP.fullmatch(key)
+            if value and found is not None:
+                yield key, found["suffix"] or "", found["name"], value
+
+
+class Image(Document, frozen=True, kw_only=True):
+    """The image that a guest is built from.
+
+    :ivar properties: image properties (``hw_cpu_policy`` and others), as strings.
+    """
+
+    properties: Entries[Name, Text] = {}
+
+
+#: Tasks of a shelved instance that is being restored on this host. Its resources are needed.
+UNSHELVING = frozenset({"unshelving", "spawning"})
+
+
+def is_gone(vm_state: str, task_state: str | None) -> bool:
+    """Return whether an instance needs no resources on this host (Nova's ``vm_states``,
+    LP2025480).
+    """
+    offloaded = vm_state == "shelved_offloaded" and task_state not in UNSHELVING
+    return vm_state == "deleted" or offloaded
+
+
+class PciRequest(Document, frozen=True, kw_only=True):
+    """Devices requested by a flavor's alias or by a port.
+
+    :ivar spec: alternatives, each with the properties that a device must have (``vendor_id``,
+        ``physical_network`` and others). A null ``physical_network`` is a tunnelled network.
+    """
+
+    count: Positive
+    request_id: Name | None = None
+    alias_name: Name | None = None
+    spec: Items[Entries[Name, Text | None]] = ()
+    numa_policy: PciNumaPolicy | None = None
+    source: Source = "flavor_alias"
+    requester_id: Name | None = None
+
+
+class InstanceFacts(Document, frozen=True, kw_only=True):
+    """The owner and the state of an instance, from which statistics are counted."""
+
+    project_id: Name | None = None
+    user_id: Name | None = None
+    display_name: Name | None = None
+    vm_state: Name | None = None
+    task_state: Name | None = None
+    os_type: Name | None = None
+    is_volume_backed: bool = False
+
+
+class Instance(InstanceFacts, frozen=True, kw_only=True):
+    """An instance to claim resources for."""
+
+    uuid: Uuid
+    flavor: Flavor
+    image: Image = Image()
+    pci_requests: Items[PciRequest] = ()
+
+    def facts(self) -> InstanceFacts:
+        """Return the part that may change during the claim's life."""
+        return InstanceFacts(
+            **{name: getattr(self, name) for name in InstanceFacts.__struct_fields__}
+        )
+
+
+class InstanceUpdate(Document, frozen=True, kw_only=True):
+    """The new state of an instance.
+
+    A field that is omitted or null stays as it is, except ``task_state``: null means that no task
+    runs. ``flavor``, ``image`` and ``pci_requests`` are ignored, because the resources of a claim
+    never change.
+    """
+
+    uuid: Uuid
+    vm_state: Name
+    task_state: Name | None = None
+    project_id: Name | None = None
+    user_id: Name | None = None
+    display_name: Name | None = None
+    os_type: Name | None = None
+    is_volume_backed: bool | None = None
+    flavor: Flavor | None = None
+    image: Image | None = None
+    pci_requests: Items[PciRequest] | None = None
+
 
 Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
 

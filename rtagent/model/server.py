@@ -4,11 +4,144 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from rtagent.model.base import Value
+from msgspec import Meta
+
+from rtagent.model.base import (
+    RESOURCE_NAME,
+    SUFFIX,
+    UUIDS,
+    Count,
+    Document,
+    Entries,
+    Items,
+    Members,
+    Name,
+    Positive,
+    Text,
+    Uuid,
+    Value,
+)
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import ExtraResource, Flavor, Image, Limits, NetworkMetadata, PciRequest
+
+#: The operation for which a host is searched: a build, or a type of move.
+Purpose = Literal["build", "resize", "migration", "live-migration", "evacuation", "unshelve"]
+
+#: One or more uuids joined by commas.
+Uuids = Annotated[str, Meta(pattern=UUIDS, max_length=65535)]
+#: The name of a resource class or of a trait.
+ResourceName = Annotated[str, Meta(pattern=RESOURCE_NAME, max_length=255)]
+#: The suffix of a granular group in Placement.
+Suffix = Annotated[str, Meta(pattern=SUFFIX, max_length=64)]
+
+#: A hint is a text, or a list of texts. A query of JsonFilter is a text. Null is no hint.
+Hint = Text | Items[Text] | None
+
+
+class ImageRequest(Image, frozen=True, kw_only=True):
+    """The image of a request.
+
+    :ivar min_ram: MB. :ivar min_disk: GB. :ivar disk_format: ``qcow2``, for example.
+    """
+
+    id: Name | None = None
+    disk_format: Name | None = None
+    min_ram: Count = 0
+    min_disk: Count = 0
+
+
+class Destination(Document, frozen=True, kw_only=True):
+    """The destination that an operator or a tenant requested (Nova's ``requested_destination``).
+
+    :ivar aggregates: uuids; each element is one or more uuids joined by commas, of which the host
+        needs one. It needs one of every element.
+    :ivar forbidden_aggregates: uuids of which the host must have none.
+    """
+
+    host: Name | None = None
+    node: Name | None = None
+    aggregates: Items[Uuids] = ()
+    forbidden_aggregates: Items[Uuid] = ()
+
+
+class GroupRules(Document, frozen=True, kw_only=True):
+    """:ivar max_server_per_host: of an anti-affinity group."""
+
+    max_server_per_host: Positive = 1
+
+
+class InstanceGroup(Document, frozen=True, kw_only=True):
+    """The server group of the instances.
+
+    :ivar hosts: where its members are, as the caller knows.
+    :ivar members: uuids of its instances.
+    """
+
+    uuid: Uuid | None = None
+    policy: Literal["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"]
+    rules: GroupRules = GroupRules()
+    hosts: Members[Name] = ()
+    members: Members[Uuid] = ()
+
+
+class RequestGroup(Document, frozen=True, kw_only=True):
+    """A granular group of a request to Placement, for example of a port with a bandwidth.
+
+    :ivar requester_id: becomes the suffix of the group. :ivar resources: numbers by class.
+    """
+
+    requester_id: Suffix
+    resources: Entries[ResourceName, Positive] = {}
+    required_traits: Items[ResourceName] = ()
+    forbidden_traits: Items[ResourceName] = ()
+    in_tree: Uuid | None = None
+
+
+class RequestSpec(Document, frozen=True, kw_only=True):
+    """The request of one or more equal instances. Their number is that of the uuids in the call.
+
+    :ivar purpose: a resize, for example, may select the host that the instance is on.
+    :ivar is_bfv: the root disk is a volume (boot from volume), so it needs no local disk.
+    :ivar ignore_hosts: never selected. :ivar force_hosts: only these, without filters.
+    :ivar force_nodes: hypervisor host names; as `force_hosts`.
+    :ivar requested_resources: of ports and other services.
+    :ivar required_traits: traits that the root provider needs, besides those of the flavor.
+    :ivar limits: passed on to the claim where the scheduler has none of its own.
+    :ivar consumer_generation: the generation in Placement that the instance must have for its
+        allocations to be written; 0: it has none; None: any.
+    """
+
+    flavor: Flavor
+    image: ImageRequest = ImageRequest()
+    purpose: Purpose = "build"
+    project_id: Name | None = None
+    user_id: Name | None = None
+    os_type: Name | None = None
+    is_bfv: bool = False
+    availability_zone: Name | None = None
+    pci_requests: Items[PciRequest] = ()
+    extra_resource: ExtraResource = {}
+    requested_resources: Items[RequestGroup] = ()
+    required_traits: Items[ResourceName] = ()
+    forbidden_traits: Items[ResourceName] = ()
+    ignore_hosts: Members[Name] = ()
+    force_hosts: Members[Name] = ()
+    force_nodes: Members[Name] = ()
+    requested_destination: Destination | None = None
+    instance_group: InstanceGroup | None = None
+    scheduler_hints: Entries[Name, Hint] | None = None
+    network_metadata: NetworkMetadata | None = None
+    limits: Limits = Limits()
+    consumer_generation: Count | None = None
+
+    def hint(self, name: str) -> tuple[str, ...]:
+        """Return the values of a hint; empty: there is no such hint, or none with a value."""
+        value = (self.scheduler_hints or {}).get(name) or ()
+        values = (value,) if isinstance(value, str) else value
+        return tuple(each for each in values if each)
+
 
 #: States of a server, with Nova's names.
 BUILDING, ACTIVE, STOPPED, RESIZED = "building", "active", "stopped", "resized"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 
 
 class ClaimDifference(Value, frozen=True, kw_only=True):

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.drain import Drain
 from rtagent.model.migration import Migration
-from rtagent.model.node import Node, Ratios
+from rtagent.model.node import Drain, Node, Ratios
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.topology import Topology
+
+
+class Position(Value, frozen=True, kw_only=True):
+    """Epoch and revision of a node's record. Both only grow, so a record that has less of either
+    than an agent has acknowledged is an older copy.
+    """
+
+    epoch: int
+    revision: int
+
+    def behind(self, other: Position) -> bool:
+        """Return whether epoch or revision is less than the other's."""
+        return self.epoch < other.epoch or self.revision < other.revision
 
 
 class Stored(Value, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from oslo_log import log
 from rtagent.errors import RequestError
 from rtagent.lifecycle.stated_units import without_units
 from rtagent.lifecycle.unit_conflicts import HeldUnit, held_by_claims
-from rtagent.model.adopt_request import AdoptRequest
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
+from rtagent.model.guest import AdoptRequest
 from rtagent.nova import guests, migrations
 from rtagent.nova.guest_cells import assignment
 from rtagent.nova.holds import Hold

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.model.base import Value
-from rtagent.model.instance import PciRequest
-from rtagent.model.request import Allocation, Allocations, ProviderMapping
+from rtagent.model.request import Allocation, Allocations, PciRequest, ProviderMapping
 
 #: The key of a request's specifications with the providers that Placement allocated.
 _PROVIDERS = "rp_uuids"

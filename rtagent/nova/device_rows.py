@@ -10,11 +10,10 @@ from nova.objects import fields
 from oslo_log import log
 
 from rtagent.errors import RequestError
-from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.claim import Claim
-from rtagent.model.device import VF_TYPES, AssignedDevice
-from rtagent.model.instance import Instance
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import VF_TYPES, AssignedDevice, PciDevices
+from rtagent.model.guest import AdoptRequest
+from rtagent.model.request import Instance
 from rtagent.nova import guests
 from rtagent.nova.device_requests import request_id
 from rtagent.nova.nova_node import NovaNode, awaits_devices

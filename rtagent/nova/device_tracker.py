@@ -10,8 +10,7 @@ from oslo_log import log
 
 from rtagent.errors import RtAgentError
 from rtagent.model.claim import Claim
-from rtagent.model.instance import Instance
-from rtagent.model.request import AttachRequest
+from rtagent.model.request import AttachRequest, Instance
 from rtagent.nova import guests
 from rtagent.nova.device_requests import DeviceRequests
 from rtagent.nova.nova_node import NovaNode, awaits_devices

@@ -8,7 +8,7 @@ from typing import Any
 
 from nova import objects
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.device import Device
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import MB_IN_GB

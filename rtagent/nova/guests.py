@@ -6,8 +6,7 @@ from typing import Any
 
 from nova import objects
 
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
+from rtagent.model.request import Flavor, Image, Instance, InstanceUpdate, PciRequest
 
 #: Keys of a flavor's extra specs that state amounts. Of the keys that start with one of `_OTHERS`
 #: they are the only ones that say something about the host; Placement decides on the rest.

@@ -20,19 +20,17 @@ from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
-from rtagent.model.adopt_request import AdoptRequest
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
-from rtagent.model.instance import InstanceUpdate
-from rtagent.model.migration import MigrationFacts, MigrationType
-from rtagent.model.move import MoveRequest
+from rtagent.model.guest import AdoptRequest
+from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.owners import main_claims
 from rtagent.model.provider_names import device_suffix
-from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.model.request import AttachRequest, BuildRequest, InstanceUpdate
 from rtagent.nova import driver_report
 from rtagent.nova.driver_host import DriverHost
 from rtagent.nova.store_file import open_store

@@ -10,7 +10,7 @@ from nova import exception
 from oslo_log import log
 
 from rtagent.errors import ComputeResourcesUnavailable, RtAgentError
-from rtagent.model.nova_reason import nova_reason
+from rtagent.model.decision import nova_reason
 
 LOG = log.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from nova.pci import request as pci_request
 from nova.virt import hardware
 
 from rtagent.model.claim import Claim
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest
 from rtagent.nova import claims, guest_cells, guests, migrations
 from rtagent.nova.device_tracker import DeviceTracker

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rtagent.errors import PciInvalidAlias
-from rtagent.model.device import DEV_TYPES, LEGACY, PCI_NUMA_POLICIES
-from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.model.pci_policy import Alias, Aliases
+from rtagent.model.device import DEV_TYPES, LEGACY, PCI_NUMA_POLICIES, DeviceCriteria
+from rtagent.model.policy import Alias, Aliases
 from rtagent.pci import parsing
 from rtagent.pci.parsing import OptionDocument, option_documents
 

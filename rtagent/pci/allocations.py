@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.derived import derived
-from rtagent.model.device import PciDevice
+from rtagent.model.device import PciDevice, PciDevices
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.device_states import (
     ALLOCATED,
     AVAILABLE,

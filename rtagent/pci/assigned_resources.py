@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import RESOURCE
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import VF_TYPES, PciDevice
-from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import DeviceOrder
+from rtagent.model.device import VF_TYPES, DeviceCriteria, PciDevice, PciDevices
+from rtagent.model.policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.matching import Eligible
 from rtagent.pci.pools import DeviceClass, device_classes, last_first

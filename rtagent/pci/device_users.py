@@ -9,7 +9,7 @@ from typing import TypeVar
 from immutables import Map
 
 from rtagent.model.base import Value
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.pci.relations import (
     devices_by_iommu_group,
     group_by,

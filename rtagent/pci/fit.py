@@ -15,7 +15,7 @@ from msgspec import UNSET
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.device import AssignedDevice, PciDevice
-from rtagent.model.pci_policy import DeviceOrder
+from rtagent.model.policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.candidates import GuestCells, candidates
 from rtagent.pci.matching import Eligible, function_choices, match

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.model.base import Value
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.pci.relations import virtual_functions
 from rtagent.pci.shares import DeviceShares
 

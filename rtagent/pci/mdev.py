@@ -13,11 +13,11 @@ from uuid import UUID, uuid5
 
 from rtagent.errors import ConfigError
 from rtagent.model.address import BadAddress, parse_address
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
-from rtagent.model.pci_policy import EnabledMdevType
+from rtagent.model.policy import EnabledMdevType
 
 VGPU = "VGPU"
 _CLASS = re.compile(r"VGPU|CUSTOM_[A-Z0-9_]+")

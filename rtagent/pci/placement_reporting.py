@@ -15,10 +15,9 @@ from msgspec import UNSET
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import VF_TYPES, Device, PciDevice, Tags
+from rtagent.model.device import VF_TYPES, Device, PciDevice, PciDevices, Tags
 from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
 
 
 class ProviderDevices(Value, frozen=True):

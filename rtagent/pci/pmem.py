@@ -10,10 +10,10 @@ import os_resource_classes
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, InvalidPciRequest
-from rtagent.model.assigned_resources import AssignedResource, PmemNamespace, ResourceInventory
+from rtagent.model.assignment import AssignedResource, PmemNamespace, ResourceInventory
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Flavor
 
 OPTION = "pmem_namespaces"
 EXTRA_SPEC = "hw:pmem"

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import Device, PciDevice, Tags
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import Device, PciDevice, PciDevices, Tags
 from rtagent.pci.specs import tags_as_dict
 
 

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from rtagent.model.derived import derived
-from rtagent.model.device import VF_TYPES
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import VF_TYPES, PciDevices
 
 _K = TypeVar("_K")
 

@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.base import MAX_INT, Value
-from rtagent.model.device import DEV_TYPES, LEGACY, Source
-from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import PciRequest
-from rtagent.model.pci_policy import Alias, Aliases
+from rtagent.model.device import DEV_TYPES, LEGACY, DeviceCriteria, Source
+from rtagent.model.policy import Alias, Aliases
+from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci import parsing
 from rtagent.pci.parsing import InvalidValue
 

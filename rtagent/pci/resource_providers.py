@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from rtagent.model.device import PciDevices
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
 from rtagent.pci.placement_reporting import provider_addresses

@@ -20,8 +20,7 @@ from rtagent.model.base import Value
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import PlacementPolicy
-from rtagent.model.policy import Policy
+from rtagent.model.policy import PlacementPolicy, Policy
 from rtagent.model.provider_names import provider_name, provider_uuid
 from rtagent.placement.ownership import write_durably
 from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum
 
 from rtagent.model.base import Value
-from rtagent.model.claim import ACTIVE, INCOMING, OUTGOING, Claim
-from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim import ACTIVE, INCOMING, OUTGOING, Claim, ClaimEnd
 from rtagent.model.consumers import Parts, consumers_of
 from rtagent.model.migration import ENDED, ERROR, RETURNED, Migration
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement.provider import Tree
 
 #: The resource classes of each provider, by uuid, that this agent publishes.

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
-from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim import ClaimEnd
 from rtagent.model.consumers import Parts, consumers_of
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import (
     AllocatedConsumer,
     Finding,

@@ -19,7 +19,7 @@ from rtagent.model.consumers import own_providers
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import ConsumerWriter
 from rtagent.placement.health import PartHealth

@@ -15,10 +15,15 @@ from rtagent.errors import ProviderFileError
 from rtagent.model.base import Value
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
-from rtagent.model.policy import Policy
+from rtagent.model.policy import (
+    COMPUTE_NODE,
+    AdditionalInventory,
+    PlacementPolicy,
+    Policy,
+    ProviderEntry,
+    ProviderFiles,
+)
 from rtagent.model.printable import printable
-from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
 from rtagent.placement.devices import (
     device_providers,
     encryption_providers,

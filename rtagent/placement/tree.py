@@ -23,11 +23,11 @@ import os_traits
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import Parts, consumers_of
-from rtagent.model.inventory import Inventory, inventories, pcpus_used
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
 from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB
+from rtagent.model.usage import Inventory, inventories, pcpus_used
 from rtagent.placement.devices import (
     device_providers,
     encryption_providers,

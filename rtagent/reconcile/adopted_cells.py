@@ -11,7 +11,7 @@ from rtagent.errors import DomainNotAdoptable
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.guest_layout import GuestCell, GuestLayout
+from rtagent.model.guest import GuestCell, GuestLayout
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.topology import Topology
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rtagent.errors import DomainNotAdoptable
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.device import Mdev
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_policy import EnabledMdevType
+from rtagent.model.policy import EnabledMdevType
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.mdev import adopted_identifier, mdev_uuid
 from rtagent.pci.resource_providers import provider_of_resource

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
 from rtagent.errors import DomainNotAdoptable, InvalidPciRequest
 from rtagent.lifecycle.stated_units import completed_device, completed_resource
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.decision import Refused
 from rtagent.model.device import AssignedDevice, PciDevice, Source
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_layout import GuestLayout
-from rtagent.model.instance import PciRequest
+from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci.device_states import absence_reason
 from rtagent.pci.requests import FLAVOR_ALIAS, NEUTRON_PORT, device_requests
 from rtagent.reconcile.adopted_mdevs import mediated

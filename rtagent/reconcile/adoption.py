@@ -26,11 +26,9 @@ from rtagent.model.claim import ACTIVE, Claim
 from rtagent.model.converter import Converter
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_layout import GuestLayout, ServerMetadata
-from rtagent.model.instance import Instance
+from rtagent.model.guest import GuestLayout, ServerMetadata
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.usage import Usage, assignment_usage
 from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.host_cells import page_pools

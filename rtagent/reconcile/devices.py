@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.node_state import ASSIGNED_RESOURCES, NodeState, device_key
 from rtagent.model.observation import Observation, Problem
 from rtagent.pci.allocations import whole_device_allocations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Document, Entries, Name, Text, Uuid, Value
+from rtagent.model.node import Aggregate
 from rtagent.ports import Service
 from rtagent.rpc.method import rpc_method
 from rtagent.rpc.roles import OPERATOR, READER, SCHEDULER

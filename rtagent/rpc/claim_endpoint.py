@@ -21,13 +21,13 @@ from rtagent.lifecycle.transitions import live
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_layout import GuestLayout
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.guest import GuestLayout
 from rtagent.model.observation import NEVER_OBSERVED
 from rtagent.model.request import (
     Arguments,
     BuildRequest,
+    Flavor,
+    InstanceUpdate,
 )
 from rtagent.reconcile.adoption import adopt, notes
 from rtagent.rpc import replies

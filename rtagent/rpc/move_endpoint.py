@@ -21,11 +21,11 @@ from rtagent.lifecycle.moves import (
 from rtagent.model.base import Uuid
 from rtagent.model.change import Call
 from rtagent.model.deletion_reason import DeletionReason
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.migration import MigrationFacts, MigrationType
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest, SourceFacts
 from rtagent.model.request import (
     BuildRequest,
+    Flavor,
+    Image,
 )
 from rtagent.rpc import replies
 from rtagent.rpc.method import (

@@ -14,12 +14,9 @@ from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.base import STORABLE, SomeItems, Uuid
 from rtagent.model.decision import Decision, Granted
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import PciRequest
 from rtagent.model.metric import Metric
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import SourceFacts
-from rtagent.model.request import Arguments, AttachRequest, BuildRequest
+from rtagent.model.migration import MigrationFacts, SourceFacts
+from rtagent.model.request import Arguments, AttachRequest, BuildRequest, Flavor, Image, PciRequest
 from rtagent.rpc import replies
 from rtagent.rpc.claim_endpoint import InstanceClaim
 from rtagent.rpc.device_endpoint import ClaimPciDevices

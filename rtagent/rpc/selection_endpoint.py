@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Document, Uuid, Value
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.roles import CONDUCTOR, READER, SCHEDULER
 from rtagent.scheduler.explanation import Explanation

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.scheduler.errors import (
     AggregateHostExists,
     AggregateHostNotFound,

@@ -12,12 +12,10 @@ from rtagent.allocation import requirements
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD, LIVE_MIGRATION, MOVE_TYPES
-from rtagent.model.flavor import Image
-from rtagent.model.instance import Instance
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest, Limits, NumaLimits
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import BuildRequest, Image, Instance, Limits, NumaLimits
+from rtagent.model.server import RequestSpec
 from rtagent.model.usage import Usage
 from rtagent.pci.requests import EXTRA_SPEC, DeviceRequest
 

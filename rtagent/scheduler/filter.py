@@ -14,7 +14,7 @@ from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.scheduler.host_state import HostState
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import RequestError
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.scheduler import plugins, targets
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.filtered import Defects, Filtered, NamedCheck, Refusal, Tally

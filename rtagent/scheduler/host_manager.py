@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.host_state import HostState

@@ -9,15 +9,15 @@ from msgspec.structs import asdict
 
 from rtagent.allocation.capacity import Capacity, capacity_of
 from rtagent.allocation.device_fits import carry_device_views
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.host_report import InstanceInfo, ServiceState
-from rtagent.model.inventory import memory_mb
 from rtagent.model.metric import Metric
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
 from rtagent.model.stats import io_workload
+from rtagent.model.stored import Position
 from rtagent.model.units import MB_IN_GB
+from rtagent.model.usage import memory_mb
 from rtagent.pci.allocations import device_allocations
 from rtagent.state.compute_node import numa_topology, pci_device_pools, quantities, ratios
 

@@ -11,9 +11,9 @@ from operator import attrgetter
 from immutables import Map
 
 from rtagent.errors import InvalidRequest, NodeNotFound
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
+from rtagent.model.node import Aggregate
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.replica import AssumedClaim
 from rtagent.scheduler.report import digest_of

@@ -16,12 +16,12 @@ from rtagent.allocation import requirements
 from rtagent.allocation.requirements import GROUP_POLICIES, GROUP_POLICY, Requirements
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import RESOURCE_NAME, UUID, Value
-from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import RESOURCE_CLASS, TRAITS
+from rtagent.model.node import Aggregate
 from rtagent.model.policy import Policy
-from rtagent.model.request_spec import Destination, RequestSpec
+from rtagent.model.request import Flavor
+from rtagent.model.server import Destination, RequestSpec
 from rtagent.numa.properties import Property
 from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest, device_requests
 from rtagent.scheduler.claim_template import ClaimTemplate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocation, Allocations, ProviderMapping
 from rtagent.scheduler.host_state import HostState

@@ -23,12 +23,12 @@ from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim, Unit
 from rtagent.model.derived import derived
+from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import claimed_units, owner_usage
-from rtagent.model.pci_devices import PciDevices
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import NOTHING, NumaUsage, Usage
 from rtagent.pci.assigned_resources import used_by_domain

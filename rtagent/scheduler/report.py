@@ -29,7 +29,7 @@ from rtagent.model.host_report import (
 )
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.model.usage import NumaUsage
 from rtagent.pci.allocations import mdev_parent_allocations, whole_device_allocations
 from rtagent.pci.assigned_resources import resource_uses

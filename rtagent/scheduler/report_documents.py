@@ -25,8 +25,14 @@ from msgspec.structs import replace
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
 from rtagent.model.converter import Converter
-from rtagent.model.host_bounds import beyond_bounds, beyond_instances
-from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
+from rtagent.model.host_report import (
+    HostDescription,
+    HostReport,
+    HostUsage,
+    InstanceInfo,
+    beyond_bounds,
+    beyond_instances,
+)
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")
@@ -34,7 +40,7 @@ _T = TypeVar("_T")
 _Wrong = Callable[[_T], Iterator[tuple[str, str]]]
 
 #: The most characters of a packed text, and bytes and values of the JSON in it. A host that has as
-#: much as `rtagent.model.host_bounds` allows has 7 MB and 401,000 values.
+#: much as `rtagent.model.host_report` allows has 7 MB and 401,000 values.
 MAX_PACKED = 2**20
 MAX_UNPACKED = 2**23
 MAX_VALUES = 500_000

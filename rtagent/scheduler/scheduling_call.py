@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import os_traits
 
 from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
+from rtagent.model.node import Aggregate
 from rtagent.model.owners import main_claims
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.ports import Clock
 from rtagent.scheduler.claim_template import ClaimTemplate, claim_template
 from rtagent.scheduler.errors import SchedulingTimedOut

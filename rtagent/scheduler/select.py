@@ -13,7 +13,7 @@ from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import MOVE_TYPES
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.explanation import Explanation, explained

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION
-from rtagent.model.request_spec import Destination, RequestSpec
+from rtagent.model.server import Destination, RequestSpec
 from rtagent.scheduler.filter import Check, Rejection, Request
 from rtagent.scheduler.filtered import NamedCheck
 from rtagent.scheduler.host_state import HostState

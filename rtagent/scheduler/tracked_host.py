@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
 from rtagent.scheduler.replica import AssumedClaim, owners_of, replica_of, with_assumed

@@ -25,7 +25,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.consumers import Parts
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
 from rtagent.placement.allocation_outbox import AllocationOutbox
 from rtagent.placement.client import HttpPlacement

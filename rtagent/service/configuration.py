@@ -15,8 +15,7 @@ from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
-from rtagent.model.placement_policy import ManageAllocations
-from rtagent.model.provider_files import ProviderFiles
+from rtagent.model.policy import ManageAllocations, ProviderFiles
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 from rtagent.service.trust import check_keys, effective_rules

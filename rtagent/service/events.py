@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rtagent.api.event_tail import EventTail
 from rtagent.bus import AnnouncementWaits, StatePublished
 from rtagent.errors import StoreUnavailable, TrackerBusy
-from rtagent.model.event_log import credible
+from rtagent.model.event import credible
 from rtagent.ports import EventLog
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rtagent.errors import TooManyRequests
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.rpc.scheduler_endpoint import METHODS
 from rtagent.rpc.selection_endpoint import Explain
 from rtagent.rpc.validation import validate

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.claim import PCPU, RESOURCE
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import Device

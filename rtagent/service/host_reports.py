@@ -14,8 +14,14 @@ from rtagent.api.address import page_url
 from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
-from rtagent.model.host_bounds import beyond_bounds, beyond_instances
-from rtagent.model.host_report import MAX_ENDED, HostDescription, HostReport, InstanceInfo
+from rtagent.model.host_report import (
+    MAX_ENDED,
+    HostDescription,
+    HostReport,
+    InstanceInfo,
+    beyond_bounds,
+    beyond_instances,
+)
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.rpc import casts

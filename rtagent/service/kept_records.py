@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from rtagent.db.aggregate_rows import AggregateStore
 from rtagent.db.registry import BINARY
 from rtagent.errors import StoreUnavailable
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.scheduler.errors import HostNotFound
 from rtagent.service.loop import Rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rtagent.errors import PlacementError, StoreUnavailable
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.host_state import HostState

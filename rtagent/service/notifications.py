@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from rtagent.bus import StatePublished
 from rtagent.errors import StoreUnavailable
-from rtagent.model.event_log import RecordedEvents, credible
+from rtagent.model.event import RecordedEvents, credible
 from rtagent.ports import EventLog
 from rtagent.rpc.casts import CastFailed
 from rtagent.rpc.notifier import EventSender

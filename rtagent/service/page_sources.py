@@ -10,10 +10,9 @@ from typing import Any
 from rtagent.api.page.sources import PageSources
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import TooManyRequests
-from rtagent.model.claim import ATTACH, Claim
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import ATTACH, Claim, HistoryPage
 from rtagent.model.decision import Decision
-from rtagent.model.guest_comparison import DomainDocument, GuestComparison
+from rtagent.model.guest import DomainDocument, GuestComparison
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.timeline import TimelineView

@@ -8,13 +8,12 @@ from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.derived import derived
-from rtagent.model.inventory import memory_mb, pcpus_used
 from rtagent.model.metric import Metric, documents
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import MB_IN_GB, round_up
-from rtagent.model.usage import NumaUsage
+from rtagent.model.usage import NumaUsage, memory_mb, pcpus_used
 from rtagent.numa.host_cells import page_pools
 from rtagent.pci.allocations import device_allocations
 

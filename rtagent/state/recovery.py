@@ -14,7 +14,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState, restore
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 from rtagent.ports import Clock, Reporter, Store
 from rtagent.state.leases import Leases
 from rtagent.state.published import PublishedState

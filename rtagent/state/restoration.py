@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rtagent.errors import RestoreNotFound, StoreRestored
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore, claim_differences
+from rtagent.model.stored import Position
 from rtagent.ports import Clock, Mark, Reporter, Witness
 
 #: How many claims are logged that differ from what was acknowledged; all of them are kept.

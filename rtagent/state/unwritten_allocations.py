@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.ports import Clock
 from rtagent.state.writer import StateWriter
 

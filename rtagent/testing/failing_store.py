@@ -9,13 +9,11 @@ from typing import TypeVar
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import ClaimEnd, HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
 from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.ports import Enroll, Store
 
 _T = TypeVar("_T")

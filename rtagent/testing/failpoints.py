@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rtagent.errors import ConfigError
 from rtagent.model.change import ANNOUNCEMENT, Change, Operation
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import ClaimEnd, HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
-from rtagent.model.position import Position
 from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.ports import Enroll, Store
 
 #: The environment variable that names a failpoint. ``commit.after:3`` kills the process when the

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.assigned_resources import PmemNamespace
-from rtagent.model.cpu_use import CpuUse
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev
 from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, Occupancy
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestCell, GuestLayout
+from rtagent.model.guest import DomainDocument, GuestCell, GuestLayout
+from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.ports import HostIdentity

@@ -14,23 +14,31 @@ from rtagent.db.registry import BINARY, VERSION
 from rtagent.db.tables import OperationRow
 from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim, Unit
-from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.claim_event import ClaimEvent, HistoryPage, NumberedEvent
+from rtagent.model.claim import (
+    ACTIVE,
+    ATTACH,
+    EVACUATION,
+    LIVE_STATES,
+    OUTGOING,
+    Claim,
+    ClaimEnd,
+    ClaimEvent,
+    HistoryPage,
+    NumberedEvent,
+    Unit,
+)
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.drain import Drain
 from rtagent.model.migration import DEST, Migration, TakenOver
-from rtagent.model.node import NodeRecord, Ratios
+from rtagent.model.node import Drain, NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.policy import Policy
-from rtagent.model.position import Position
 from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Position, Stored
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service
 

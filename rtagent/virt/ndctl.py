@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from oslo_concurrency import processutils
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.ports import PmemUnavailable

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rtagent.model.cpu_use import CpuUse
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import DomainDocument, GuestLayout
+from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Observation
 from rtagent.ports import HostIdentity, Hypervisor
 

@@ -24,11 +24,9 @@ from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.change import Call
 from rtagent.model.claim import ATTACH, BUILDING, Claim
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.request import AttachRequest
+from rtagent.model.policy import PciPolicy, Policy
+from rtagent.model.request import AttachRequest, Instance, PciRequest
 from rtagent.pci.specs import parse_specs
 from rtagent.testing.failpoints import Failpoint, FailpointStore
 from rtagent.testing.hypervisor import FakeHypervisor

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rtagent.model.base import Value
 from rtagent.model.device import Device
 from rtagent.model.node import Node
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import Policy
+from rtagent.model.policy import PciPolicy, Policy
 from rtagent.model.topology import Topology
 from tests.support.hosts import PINNING, TOPOLOGY
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu

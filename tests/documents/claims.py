@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.device import SRIOV_VF, STANDARD, AssignedDevice
 from tests.support.guests import Granted, granted
 from tests.support.numa_hosts import LARGE, cell, host, topology

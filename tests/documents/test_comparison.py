@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest import DomainDocument
 from rtagent.virt.libvirt.comparison import compare
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply

@@ -16,8 +16,8 @@ from rtagent.claims import activate_claim, instance_claim, release_claim, update
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.instance import InstanceUpdate
 from rtagent.model.observation import Observation
+from rtagent.model.request import InstanceUpdate
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from nova.tests.functional.libvirt.test_vpmem import VPMEMTestBase
 
-from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.claim import RESOURCE
-from rtagent.model.instance import Instance
+from rtagent.model.guest import AdoptRequest
+from rtagent.model.request import Instance
 
 HOST = "host1"
 

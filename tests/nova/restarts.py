@@ -17,9 +17,7 @@ from nova.objects import fields
 from nova.tests.fixtures import libvirt as fakelibvirt
 
 from rtagent.model.claim import PCPU
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.nova.store_file import state_directory
 from tests.nova.agreement import rows
 from tests.nova.pci_case import PINNED, PciCase

@@ -19,11 +19,8 @@ from rtagent.errors import (
     StoreUnavailable,
 )
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, InstanceUpdate
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest
-from rtagent.model.request import BuildRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import call, uid
 from tests.support.three_hosts import FLAVORS, ThreeHosts, expected_claim

@@ -23,13 +23,11 @@ from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType
-from rtagent.model.instance import PciRequest
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
-from rtagent.model.policy import NumaPolicy
+from rtagent.model.policy import AdditionalInventory, NumaPolicy, PlacementPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
-from rtagent.model.request import Allocation
+from rtagent.model.request import Allocation, PciRequest
 from tests.support.device_states import VGPU_TYPE, after, device_host, policy, running
 from tests.support.hosts import NODE, NOON, call, request
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record

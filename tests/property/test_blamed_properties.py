@@ -5,10 +5,8 @@ from hypothesis import strategies as st
 
 from rtagent.allocation.requirements import from_request
 from rtagent.errors import InvalidFlavor, InvalidPciRequest
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import Instance
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Image, Instance
 from tests.support.hosts import uid
 
 NUMBERS = ["", " ", "0", "1", "2", "4", "many", "1024", "4096"]

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from rtagent.allocation.capacity import capacity_of, shortfalls
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import PlacementPolicy
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NumaPolicy, PlacementPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.model.usage import Usage
 from rtagent.scheduler.host_state import with_capacity

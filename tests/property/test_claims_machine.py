@@ -26,8 +26,8 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.stated_ends import release_claims
-from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import MigrationFacts
+from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore

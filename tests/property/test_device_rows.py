@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from rtagent.db.device_rows import net_devices
 from rtagent.model.change import Change
+from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
 from tests.support import owned_hosts
 from tests.support.hosts import NOON, host, uid, with_claims
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf

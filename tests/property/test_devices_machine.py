@@ -20,12 +20,11 @@ from rtagent.errors import ComputeResourcesUnavailable, HypervisorUnavailable
 from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
 from rtagent.lifecycle.quarantine import quarantine
 from rtagent.lifecycle.stated_ends import give_back_devices
-from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
+from rtagent.model.assignment import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
 from rtagent.model.node_state import restore
-from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.request import AttachRequest
+from rtagent.model.policy import EnabledMdevType, PciPolicy
+from rtagent.model.request import AttachRequest, Instance, InstanceUpdate, PciRequest
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import InstanceInfo, ServiceState
-from rtagent.model.request_spec import Destination, GroupRules, InstanceGroup
+from rtagent.model.server import Destination, GroupRules, InstanceGroup
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters

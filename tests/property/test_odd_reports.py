@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment
 from rtagent.model.device import AssignedDevice
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.host_report import CellUsage, HostUsage, InstanceInfo, ResourcePool, UsedQuantity

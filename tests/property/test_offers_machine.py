@@ -15,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementUnavailable
-from rtagent.model.placement_policy import AdditionalInventory
-from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
+from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntry, ProviderFiles
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import resolve

@@ -8,8 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
-from rtagent.model.device_criteria import DeviceCriteria
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, PciDevice, Tags
 from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import DeviceRequest

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from rtagent.model.device import PciDevice
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevice, PciDevices
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
 from rtagent.pci.device_users import DeviceAllocation

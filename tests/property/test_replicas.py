@@ -18,7 +18,7 @@ from rtagent.errors import RtAgentError
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.claim import BUILD
 from rtagent.model.decision import Granted
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MoveRequest
 from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import description_of, digest_of, instances_of, report_of
 from rtagent.scheduler.report_documents import (

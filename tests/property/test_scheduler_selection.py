@@ -12,15 +12,12 @@ from rtagent import claims
 from rtagent.errors import InvalidFlavor, RequestError
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.decision import Granted
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.device import PciDevices
+from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.request import BuildRequest
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.policy import NumaPolicy, PciPolicy, Policy
+from rtagent.model.request import BuildRequest, Flavor, Instance
+from rtagent.model.server import RequestSpec
 from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.metric import Metric
+from rtagent.model.node import Aggregate
 from rtagent.scheduler.weighing import HostWeighers
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import UUID, group, request_for

@@ -18,8 +18,8 @@ import pytest
 from rtagent.claims import activate_claim, release_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.flavor import Flavor
 from rtagent.model.migration import MigrationFacts
+from rtagent.model.request import Flavor
 from rtagent.reconcile.drift import absent, drifts, suspects
 from tests.support.agents import (
     GUEST,

@@ -15,7 +15,7 @@ import pytest
 
 from rtagent.claims import abort_instance_claim, build_failed
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 from tests.support.hosts import call
 from tests.support.pci_hosts import GPU_0, GPU_1
 from tests.support.three_hosts import ONE_GPU, TWO_GPUS, Guests

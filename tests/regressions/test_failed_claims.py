@@ -22,9 +22,7 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.decision import Refused
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.topology import Topology
 from rtagent.pci.allocations import device_allocations
 from rtagent.placement import tree

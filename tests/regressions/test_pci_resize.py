@@ -12,9 +12,7 @@ import pytest
 
 from rtagent import claims
 from rtagent.model.decision import Refused
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import PciRequest
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, PciRequest
 from tests.support.hosts import call, uid
 from tests.support.move_host import GUEST, Host, facts, guest
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, port, record, two_gpus_and_a_nic, vf

@@ -22,9 +22,7 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices
 from rtagent.lifecycle.quarantine import quarantine
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, PciRequest
-from rtagent.model.request import AttachRequest
+from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.drift import absent, suspects

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.request_spec import InstanceGroup
+from rtagent.model.server import InstanceGroup
 from rtagent.ports import NullReporter
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.host_manager import HostManager

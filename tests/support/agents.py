@@ -14,14 +14,11 @@ from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, InstanceUpdate
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node import Node, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import Disk, MemoryStore

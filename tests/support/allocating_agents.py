@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from rtagent.errors import RtAgentError, StoreUnavailable
 from rtagent.model.consumers import consumers_of
-from rtagent.model.flavor import Flavor
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
+from rtagent.model.request import Flavor
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement

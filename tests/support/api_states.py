@@ -21,14 +21,12 @@ from rtagent.errors import RtAgentError
 from rtagent.model.change import Call, Change
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.flavor import Flavor
 from rtagent.model.health import Check, Status
 from rtagent.model.host_report import InstanceInfo, ServiceState
-from rtagent.model.instance import Instance
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.topology import Topology
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.select import Scheduler

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.model.consumers import consumers_of
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
-from rtagent.model.policy import Policy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView

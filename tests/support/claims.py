@@ -7,17 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.model.adopt_request import AdoptRequest
-from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_layout import GuestLayout
-from rtagent.model.instance import Instance, InstanceFacts
+from rtagent.model.guest import AdoptRequest, GuestLayout
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Flavor, Instance, InstanceFacts
 from rtagent.virt.libvirt.guest_layout import parse_layout
 from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.device_states import PMEM

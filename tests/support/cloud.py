@@ -13,10 +13,9 @@ from rtagent.api.reply import Reply
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.run import ConductorOptions, Outside
 from rtagent.errors import AgentUnreachable, RtAgentError
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_domain import GuestState
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Server
+from rtagent.model.guest import GuestState
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec, Server
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_domain import GuestDomain, GuestState
-from rtagent.model.request import Allocation
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Server
+from rtagent.model.guest import GuestDomain, GuestState
+from rtagent.model.request import Allocation, Flavor
+from rtagent.model.server import RequestSpec, Server
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest

@@ -10,21 +10,17 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle import attach
-from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
+from rtagent.model.assignment import PmemNamespace, ResourceInventory
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
-from rtagent.model.device import Device, Mdev, PciDevice
+from rtagent.model.device import Device, Mdev, PciDevice, PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.flavor import Image
-from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.policy import EnabledMdevType, PciPolicy, PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
-from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.model.request import AttachRequest, BuildRequest, Image, Instance, PciRequest
 from rtagent.pci.mdev import mdev_inventories
 from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import parse_specs

@@ -11,13 +11,12 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidFlavor
-from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import AssignedResource, Assignment, PmemNamespace
 from rtagent.model.claim import BUILD, Claim, Replacement
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest import GuestDomain
 from rtagent.model.mem_encryption import MemEncryption
+from rtagent.model.request import Flavor, Image
 from rtagent.numa.fit import Fitted
 from rtagent.virt.libvirt import guest
 from tests.support.claims import pinned_claim

@@ -9,16 +9,13 @@ from uuid import NAMESPACE_DNS, uuid5
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.decision import Granted
-from rtagent.model.device import SRIOV_VF
+from rtagent.model.device import SRIOV_VF, PciDevices
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.metric import Metric
-from rtagent.model.node import Node
+from rtagent.model.node import Aggregate, Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NumaPolicy, PciPolicy, Policy
 from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Cell, Topology
 from rtagent.scheduler.host_state import HostState, replica_fields

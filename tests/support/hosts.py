@@ -14,12 +14,10 @@ from msgspec.structs import replace
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.request import BuildRequest, Limits
+from rtagent.model.request import BuildRequest, Flavor, Instance, Limits
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Cell, Topology
 

@@ -14,17 +14,26 @@ from rtagent.lifecycle import attach, moves
 from rtagent.lifecycle.moves import Outcome
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Rule
-from rtagent.model.device import PciDevice
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
-from rtagent.model.migration import Migration, MigrationFacts, MigrationType
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.device import PciDevice, PciDevices
+from rtagent.model.migration import (
+    Migration,
+    MigrationFacts,
+    MigrationType,
+    MoveRequest,
+    SourceFacts,
+)
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.model.policy import PciPolicy
+from rtagent.model.request import (
+    AttachRequest,
+    BuildRequest,
+    Flavor,
+    Instance,
+    InstanceUpdate,
+    PciRequest,
+)
 from rtagent.model.usage import Usage
 from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import ALIASES

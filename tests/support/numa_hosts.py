@@ -6,8 +6,8 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.flavor import Flavor
 from rtagent.model.policy import NumaPolicy
+from rtagent.model.request import Flavor
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage
 from rtagent.numa.fit import Fitted, fit

@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.claim import ACTIVE, BUILDING, Claim
-from rtagent.model.device import AssignedDevice, PciDevice, Tags
+from rtagent.model.device import AssignedDevice, PciDevice, PciDevices, Tags
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.pci.mdev import mdev_uuid
 from tests.support.claims import pinned_claim

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import PciRequest
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, PciDevices, Tags
+from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_users import DeviceAllocation

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from rtagent.conf.provider_files import read_files
-from rtagent.model.provider_files import COMPUTE_NODE, ProviderFiles
+from rtagent.model.policy import COMPUTE_NODE, ProviderFiles
 
 CLASS, TRAIT = "CUSTOM_LLC", "CUSTOM_P_STATE"
 

@@ -16,24 +16,24 @@ from rtagent import claims
 from rtagent.errors import RtAgentError
 from rtagent.lifecycle import attach
 from rtagent.lifecycle.moves import move_claim, start_move_out
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.decision import Decision, Granted
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, MdevType, PciDevice
-from rtagent.model.device_criteria import DeviceCriteria
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, DeviceCriteria, MdevType, PciDevice, PciDevices
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.flavor import Image
-from rtagent.model.instance import PciRequest
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import Alias, EnabledMdevType, PciPolicy
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.request import Allocation, BuildRequest, Limits, NumaLimits
+from rtagent.model.policy import (
+    AdditionalInventory,
+    Alias,
+    EnabledMdevType,
+    PciPolicy,
+    PlacementPolicy,
+    Policy,
+)
+from rtagent.model.request import Allocation, BuildRequest, Image, Limits, NumaLimits, PciRequest
 from rtagent.numa.host_cells import Host
 from rtagent.pci.mdev import mdev_inventories, mdev_uuid
 from tests.support.device_states import SEV, SEV_ES, attaching

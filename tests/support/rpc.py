@@ -21,10 +21,9 @@ from rtagent.model.claim import Claim
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.position import Position
+from rtagent.model.policy import PciPolicy, Policy
 from rtagent.model.store_restore import StoreRestore
+from rtagent.model.stored import Position
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls

@@ -15,9 +15,9 @@ from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
 from rtagent.errors import RtAgentError
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.ports import Service
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.in_flight import InFlight

@@ -9,13 +9,13 @@ from typing import Any
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.model.aggregate import Aggregate
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import InstanceInfo
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.model.request_spec import ImageRequest, InstanceGroup, RequestSpec
+from rtagent.model.request import Flavor
+from rtagent.model.server import ImageRequest, InstanceGroup, RequestSpec
 from rtagent.scheduler.filter import Filter, Request
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostState, replica_fields

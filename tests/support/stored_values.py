@@ -8,25 +8,33 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import (
+from rtagent.model.assignment import (
     AssignedQuantity,
     AssignedResource,
+    Assignment,
+    CellAssignment,
+    CpuTopology,
     PmemNamespace,
     ResourceInventory,
 )
-from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.request import Allocation, Limits, NumaLimits
+from rtagent.model.request import (
+    Allocation,
+    Flavor,
+    Image,
+    InstanceFacts,
+    Limits,
+    NumaLimits,
+    PciRequest,
+)
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Cell, Topology
 from rtagent.ports import Enroll

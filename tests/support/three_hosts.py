@@ -15,15 +15,11 @@ from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.lifecycle.moves import move_claim
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, InstanceUpdate
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node import Node, NodeRecord
 from rtagent.model.node_state import NodeState, restore
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
+from rtagent.model.policy import PciPolicy, Policy
+from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
 from rtagent.model.units import MB_IN_GB
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor

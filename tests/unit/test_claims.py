@@ -8,7 +8,7 @@ from rtagent import claims
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.request import InstanceUpdate
 from tests.support.hosts import NOON, call, host, request, uid
 
 

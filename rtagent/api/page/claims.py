@@ -13,9 +13,8 @@ from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.errors import ClaimNotFound, Unavailable
 from rtagent.model.assignment import Assignment
-from rtagent.model.claim import LIVE_STATES, Claim
-from rtagent.model.claim_event import ClaimEvent, HistoryPage
-from rtagent.model.guest_comparison import GuestComparison, Mark
+from rtagent.model.claim import LIVE_STATES, Claim, ClaimEvent, HistoryPage
+from rtagent.model.guest import GuestComparison, Mark
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.drift import Drift, absent, drifts

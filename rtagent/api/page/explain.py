@@ -13,7 +13,7 @@ from rtagent.api.page.fit import CHOICES, QUANTITIES, FitForm
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.errors import RtAgentError
-from rtagent.model.request_spec import Purpose
+from rtagent.model.server import Purpose
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 
 PATH = "/page/explain"

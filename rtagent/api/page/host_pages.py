@@ -11,7 +11,7 @@ from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
 from rtagent.api.page.sources import PageSources
 from rtagent.errors import Unavailable
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import HistoryPage
 from rtagent.model.node_state import NodeState
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from rtagent.errors import Unavailable
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import Claim, HistoryPage
 from rtagent.model.decision import Decision
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
-from rtagent.model.guest_comparison import DomainDocument, GuestComparison
+from rtagent.model.guest import DomainDocument, GuestComparison
 from rtagent.model.node_state import NodeState
 from rtagent.model.timeline import TimelineView
 

@@ -15,8 +15,7 @@ from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
 from rtagent.errors import RtAgentError
 from rtagent.model.claim import EVACUATION
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place
+from rtagent.model.server import Place, RequestSpec
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.selection import Selections
 

@@ -27,8 +27,8 @@ from rtagent.model.migration import (
     RETURNED,
     Migration,
     MigrationFacts,
+    MoveRequest,
 )
-from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.pci.fit import addresses_by_purpose

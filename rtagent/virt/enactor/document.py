@@ -5,7 +5,7 @@ from __future__ import annotations
 from lxml import etree
 from lxml.builder import E
 
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest import GuestDomain
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import parse
 from rtagent.virt.libvirt.given_devices import given_devices

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import libvirt
 
-from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.host import LibvirtHost
 from rtagent.virt.enactor.hosts import Check, Hosts, NotOfClaim, Refused, unchecked, uri_of
 from rtagent.virt.enactor.migration import Migration

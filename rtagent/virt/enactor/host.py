@@ -9,7 +9,7 @@ from functools import partial
 
 import libvirt
 
-from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import NAMESPACE, domain_document, mdev_uuids
 from rtagent.virt.enactor.hosts import Check, HostConnection, Refused, check_claim
 from rtagent.virt.libvirt.document import parse, received, text

@@ -11,7 +11,7 @@ from functools import partial
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest import GuestDomain
 from rtagent.virt.enactor.document import claimed
 from rtagent.virt.enactor.host import LibvirtHost, lookup, own
 from rtagent.virt.enactor.hosts import Check, Refused

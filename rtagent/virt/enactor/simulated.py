@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
 from rtagent.virt.enactor.hosts import Check, Refused, check_claim
 from rtagent.virt.libvirt.document import parse, text

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from lxml import etree
 
 from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
-from rtagent.model.guest_comparison import ComparedLine, DomainDocument, GuestComparison, Mark
+from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, Mark
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import BadDocument, parse

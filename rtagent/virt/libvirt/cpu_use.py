@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libvirt
 
-from rtagent.model.cpu_use import CpuUse
+from rtagent.model.metric import CpuUse
 from rtagent.virt.libvirt.connection import Session, optional
 
 #: The place of the frequency in MHz in the list of `virNodeGetInfo`.

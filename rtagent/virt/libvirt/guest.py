@@ -7,13 +7,12 @@ from typing import Protocol
 
 from lxml import etree
 
-from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import AssignedResource, Assignment
 from rtagent.model.claim import ATTACH, Replacement
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import AssignedDevice
-from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import MemEncryption
+from rtagent.model.request import Flavor
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.given_devices import assigns

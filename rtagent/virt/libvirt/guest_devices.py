@@ -8,7 +8,7 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.address import LIMITS, parse_address
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import Replacement
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.model.assignment import CpuTopology
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.guest_layout import GuestCell, GuestLayout
+from rtagent.model.guest import GuestCell, GuestLayout
 from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
 from rtagent.virt.libvirt.confinement import cpuset, default_cpuset, vcpu_pins

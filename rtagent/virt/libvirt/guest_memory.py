@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from lxml import etree
 from lxml.builder import E
 
-from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
-from rtagent.model.assignment import CellAssignment
+from rtagent.model.assignment import AssignedResource, CellAssignment, PmemNamespace
 from rtagent.model.cpuset import MAX_CPU, format_cpu_spec
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.virt.libvirt.document import integer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libvirt
 
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import GuestLayout
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.guest_layout import parse_layout, unreadable

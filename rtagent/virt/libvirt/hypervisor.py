@@ -8,9 +8,8 @@ import libvirt
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.cpu_use import CpuUse
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import DomainDocument, GuestLayout
+from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.model.observation import Problem
 from rtagent.ports import PersistentMemory, PmemUnavailable
 from rtagent.virt.libvirt.connection import Session

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest import DomainDocument
 
 #: Bytes of all compressed documents. Those that were not read for longest are dropped first.
 CAPACITY = 32 * 1024 * 1024

@@ -9,7 +9,7 @@ import msgspec
 from lxml import etree
 
 from rtagent.model.converter import Converter
-from rtagent.model.guest_layout import ServerMetadata
+from rtagent.model.guest import ServerMetadata
 from rtagent.virt.libvirt.document import BadDocument, integer
 
 #: The beginning of the namespace. Its last part is a version, which adds elements.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from rtagent.model.cpu_use import CpuUse
-from rtagent.model.metric import Metric
+from rtagent.model.metric import CpuUse, Metric
 from rtagent.ports import Hypervisor
 
 #: The source of a metric, as in Nova: the hypervisor's driver.

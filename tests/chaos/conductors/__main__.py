@@ -18,9 +18,8 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.operations import STATES
 from rtagent.errors import RtAgentError
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec, ServerOperation
 from tests.chaos.conductors.opening import ENDS, STEP, opened
 
 #: With fewer servers, another one is built.

@@ -35,10 +35,9 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.server_rows import SqlServerStore
-from rtagent.model.event_log import RecordedEvents
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.event import RecordedEvents
+from rtagent.model.request import Flavor
+from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.topics import AGENT, SCHEDULER

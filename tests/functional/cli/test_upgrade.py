@@ -18,7 +18,7 @@ from rtagent.db.backup import backup
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.model.base import MAX_ITEMS
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.servers.daemon import Daemon

@@ -14,32 +14,37 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.db.store import SqlStore
-from rtagent.model.assigned_resources import (
+from rtagent.model.assignment import (
     AssignedQuantity,
     AssignedResource,
+    Assignment,
+    CellAssignment,
+    CpuTopology,
     PmemNamespace,
     ResourceInventory,
 )
-from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.drain import Drain
 from rtagent.model.event import DRIFT_FOUND, Notification
 from rtagent.model.event_payloads import DriftPayload
-from rtagent.model.flavor import Flavor, Image
-from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
-from rtagent.model.node import Node, NodeRecord, Writer
+from rtagent.model.node import Drain, Node, NodeRecord, Writer
 from rtagent.model.node_state import restore
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.request import Allocation, Limits, NumaLimits
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
+from rtagent.model.request import (
+    Allocation,
+    Flavor,
+    Image,
+    InstanceFacts,
+    Limits,
+    NumaLimits,
+    PciRequest,
+)
 from rtagent.model.retention import Retention
-from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from rtagent.model.topology import Cell, Topology
 
 NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.errors import StoreUnavailable
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from tests.support.hosts import NOON, uid
 
 ME, OTHER = uid(11), uid(12)

@@ -25,11 +25,9 @@ from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
 from rtagent.model.node import Node, Writer
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.service.page_sources import page_sources
 from rtagent.telemetry.timeline import Timeline
 from rtagent.testing.memory_store import MemoryStore

@@ -13,12 +13,15 @@ from msgspec.structs import replace
 
 from rtagent.model.consumers import consumers_of
 from rtagent.model.device import MdevType
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, PciRequest
-from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.placement_policy import AdditionalInventory, ManageAllocations, PlacementPolicy
-from rtagent.model.policy import Policy
-from rtagent.model.request import Allocation, BuildRequest
+from rtagent.model.policy import (
+    AdditionalInventory,
+    EnabledMdevType,
+    ManageAllocations,
+    PciPolicy,
+    PlacementPolicy,
+    Policy,
+)
+from rtagent.model.request import Allocation, BuildRequest, Flavor, Instance, PciRequest
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.specs import parse_specs
 from rtagent.placement import tree

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
 from rtagent.placement.mirror import PlacementMirror

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.model.aggregate import Aggregate
+from rtagent.model.node import Aggregate
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_state import HostState

@@ -17,9 +17,8 @@ from rtagent.errors import AllocationMismatch
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Refused
 from rtagent.model.device import MdevType
-from rtagent.model.instance import PciRequest
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
-from rtagent.model.request import Allocations, BuildRequest
+from rtagent.model.policy import AdditionalInventory, PlacementPolicy
+from rtagent.model.request import Allocations, BuildRequest, PciRequest
 from rtagent.pci.specs import parse_specs
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.support.device_states import VGPU_TYPE, after, device_host, policy

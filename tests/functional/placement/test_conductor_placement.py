@@ -14,9 +14,8 @@ from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import ConductorOptions, Outside, Run
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementConflict
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Server, ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec, Server, ServerOperation
 from rtagent.placement.conductor_placement import ConductorPlacement
 from tests.functional.placement.conftest import PATIENCE
 from tests.support.hosts import uid

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementError
 from rtagent.model.device import Device, MdevType
 from rtagent.model.observation import Domain
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs
 from tests.functional.placement.conftest import PATIENCE, MirroredNode

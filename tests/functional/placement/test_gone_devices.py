@@ -1,7 +1,7 @@
 """Devices that leave the configuration while a guest has them."""
 
 from rtagent.claims import instance_claim
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from tests.functional.placement.published_host import SPECS, PublishedHost, policy, requested
 
 

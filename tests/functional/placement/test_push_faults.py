@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.model.device import Device
 from rtagent.model.node_state import restore
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.policy import PlacementPolicy
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror

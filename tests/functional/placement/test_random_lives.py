@@ -29,10 +29,9 @@ from rtagent.lifecycle.quarantine import quarantine
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.placement_policy import ManageAllocations
-from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.model.policy import ManageAllocations
+from rtagent.model.request import AttachRequest, BuildRequest, Instance, PciRequest
 from tests.functional.placement.published_host import (
     DEVICES,
     LICENCE,

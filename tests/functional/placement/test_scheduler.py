@@ -17,10 +17,9 @@ from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import PlacementConflict
 from rtagent.model.decision import Granted
 from rtagent.model.device import MdevType
-from rtagent.model.instance import Instance
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import BuildRequest
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import BuildRequest, Instance
+from rtagent.model.server import RequestSpec
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.candidates import PlacementCandidates

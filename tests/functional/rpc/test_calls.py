@@ -23,9 +23,7 @@ from rtagent.errors import (
     NodeNotReady,
     RtAgentError,
 )
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance
-from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
+from rtagent.model.request import Flavor, Instance, Limits, NetworkMetadata, NumaLimits
 from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS

@@ -21,14 +21,12 @@ from rtagent.embedded import SystemClock
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import HostReport, InstanceInfo
-from rtagent.model.instance import Instance
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.request import BuildRequest, Flavor, Instance
+from rtagent.model.server import RequestSpec
 from rtagent.ports import NullReporter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_manager import HostManager

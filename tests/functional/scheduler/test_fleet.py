@@ -9,9 +9,8 @@ from random import Random
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import ACTIVE, Claim
-from rtagent.model.flavor import Flavor
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import Policy
+from rtagent.model.policy import PciPolicy, Policy
+from rtagent.model.request import Flavor
 from rtagent.model.units import MB_IN_GB
 from rtagent.scheduler.errors import NoValidHost
 from tests.functional.scheduler.fleets import Fleet, FleetNode, FleetScheduler, request

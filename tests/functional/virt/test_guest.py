@@ -9,7 +9,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.cpuset import parse_cpu_spec
-from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest import DomainDocument
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.comparison import compare

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest import GuestDomain
 from rtagent.virt.enactor import LibvirtEnactor
 from rtagent.virt.errors import EnactmentFailed
 from tests.servers.libvirtd import Libvirtd, MigratingLibvirtd

@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.allocation.reusable import reusable_by
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
-from rtagent.model.instance import PciRequest
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.policy import PlacementPolicy
 from rtagent.model.provider_names import device_suffix, provider_uuid
+from rtagent.model.request import PciRequest
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,

@@ -8,10 +8,9 @@ from rtagent.errors import AllocationMismatch, PropertyConflict
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.decision import Granted, Refused
-from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, pool
-from rtagent.model.move import MoveRequest
-from rtagent.model.request import Allocation
+from rtagent.model.migration import MoveRequest
+from rtagent.model.request import Allocation, Flavor
 from rtagent.reconcile.drift import absent, drifts
 from tests.support.device_states import (
     SEV,

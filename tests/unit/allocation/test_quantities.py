@@ -10,8 +10,8 @@ from rtagent.errors import InvariantViolated
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.consumers import consumer_allocations
 from rtagent.model.decision import ReasonCode, Refused
-from rtagent.model.move import MoveRequest
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
+from rtagent.model.migration import MoveRequest
+from rtagent.model.policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
 from tests.support.device_states import after, released, running
 from tests.support.hosts import NODE, NOON, call, host, request, with_claims

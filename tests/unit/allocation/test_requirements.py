@@ -13,11 +13,9 @@ from rtagent.errors import (
     PropertyInvalid,
 )
 from rtagent.model.decision import Granted, ReasonCode
-from rtagent.model.flavor import Image
-from rtagent.model.instance import PciRequest
-from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
-from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
+from rtagent.model.request import Image, Limits, NetworkMetadata, NumaLimits, PciRequest
 from tests.support.hosts import DEDICATED, NOON, PINNED, PINNING, call, host, request
 
 

@@ -11,11 +11,10 @@ from rtagent.lifecycle import attach
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType
-from rtagent.model.instance import PciRequest
-from rtagent.model.move import MoveRequest
-from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
+from rtagent.model.migration import MoveRequest
+from rtagent.model.policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
-from rtagent.model.request import Allocation
+from rtagent.model.request import Allocation, PciRequest
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,

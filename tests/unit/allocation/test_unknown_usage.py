@@ -10,7 +10,7 @@ from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.flavor import Image
+from rtagent.model.request import Image
 from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import description_of, digest_of, instances_of, report_of
 from rtagent.scheduler.report_documents import report_document, report_from

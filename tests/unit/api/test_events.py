@@ -12,7 +12,7 @@ from rtagent.api.application import Application
 from rtagent.api.event_stream import EventStream
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.events import LIMIT
-from rtagent.model.event_log import RecordedEvents
+from rtagent.model.event import RecordedEvents
 from rtagent.ports import NullReporter
 from tests.support.api_states import sources
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
 from rtagent.errors import StoreUnavailable
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import HistoryPage
 from rtagent.model.health import Status
 from rtagent.model.timeline import TimelineEntry, TimelineView
 from rtagent.service.page_sources import PAGE, ClaimHistories

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from rtagent import __version__
 from rtagent.api.routes import Sources, answer
 from rtagent.errors import NodeNotReady
-from rtagent.model.device import Tags
+from rtagent.model.device import PciDevices, Tags
 from rtagent.model.health import Check, Status
-from rtagent.model.pci_devices import PciDevices
 from tests.support.api_states import NODE, NOW, empty, moved, populated, sources, uuid
 from tests.support.owned_hosts import devices_in_every_state
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf

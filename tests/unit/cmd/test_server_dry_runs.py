@@ -8,9 +8,8 @@ from rtagent.conductor.progress import Progress
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
-from rtagent.model.flavor import Flavor
-from rtagent.model.request_spec import RequestSpec
-from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.request import Flavor
+from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from tests.functional.cli.shell import Run, run
 from tests.support.hosts import NOON, uid
 

@@ -8,7 +8,7 @@ import pytest
 
 from rtagent.cmd import server_request
 from rtagent.errors import InvalidRequest
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 
 
 def parsed(*argv):

@@ -21,7 +21,7 @@ from rtagent.errors import (
     InvalidRequest,
     TrackerBusy,
 )
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 from tests.support.cloud import Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationFailed, OperationInterrupted, ServerConflict
 from rtagent.errors import AgentUnreachable, TooManyRequests
-from rtagent.model.flavor import Flavor
+from rtagent.model.request import Flavor
 from tests.support.cloud import LARGE, SMALL, Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid

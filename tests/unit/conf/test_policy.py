@@ -9,11 +9,10 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.settings import Settings, read
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios
-from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.policy import NetworkPolicy, NumaPolicy
+from rtagent.model.policy import EnabledMdevType, NetworkPolicy, NumaPolicy, PciPolicy
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 NOVA = """

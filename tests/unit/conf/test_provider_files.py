@@ -14,7 +14,7 @@ from rtagent.conf.provider_files import MAX_LISTED, read_files
 from rtagent.conf.provider_yaml import MAX_BYTES, MAX_VALUES
 from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from tests.support.hosts import uid
 from tests.support.provider_files import (
     CLASS,

@@ -15,7 +15,7 @@ from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, INCOMING
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.model.usage import NUMA_NOTHING
 from tests.support.stored_values import (
     DEVICE,

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select, update
 from rtagent.db.schema import compute_nodes, pci_devices
 from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy

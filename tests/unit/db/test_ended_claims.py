@@ -5,7 +5,7 @@ from sqlalchemy import Engine, text
 
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Event
-from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim import ClaimEnd
 from tests.support.stored_values import NODE, claim, created, released, uuid
 from tests.support.stores import Database, commit, enrolled
 

@@ -8,8 +8,7 @@ from sqlalchemy import Engine, insert, select, update
 from rtagent.db.history import SPAN
 from rtagent.db.schema import claim_events
 from rtagent.db.store import SqlStore
-from rtagent.model.claim import ACTIVE
-from rtagent.model.claim_event import ClaimEvent, ClaimFacts, HistoryPage
+from rtagent.model.claim import ACTIVE, ClaimEvent, ClaimFacts, HistoryPage
 from rtagent.model.node import NodeRecord
 from tests.support.stored_values import NODE, NOW, ODD, changed, claim, created, uuid
 from tests.support.stores import Database, commit, enrolled

@@ -21,8 +21,8 @@ from rtagent.model.claim import (
     RELEASED,
     RESIZE,
 )
-from rtagent.model.flavor import Flavor
 from rtagent.model.migration import DEST, SOURCE, TakenOver
+from rtagent.model.request import Flavor
 from tests.support.stored_values import (
     NODE,
     NOW,

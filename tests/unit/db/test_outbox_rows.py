@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, INCOMING, RESIZE
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from tests.support.stored_values import (
     NOW,
     ODD,

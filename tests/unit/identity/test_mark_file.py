@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rtagent.identity.witness import MarkFile
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from tests.support.hosts import NODE, uid
 

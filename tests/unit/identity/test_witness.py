@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from rtagent.errors import StoreUnavailable
 from rtagent.identity.witness import MARK, RESTORE, FileWitness
-from rtagent.model.position import Position
 from rtagent.model.store_restore import ClaimDifference, StoreRestore
+from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from tests.support.hosts import NOON, host, stored, uid
 from tests.support.trackers import Reports

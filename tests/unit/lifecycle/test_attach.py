@@ -18,11 +18,9 @@ from rtagent.errors import (
 from rtagent.lifecycle import attach
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED, PCI
 from rtagent.model.decision import Refused
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
+from rtagent.model.device import PciDevices
 from rtagent.model.node_state import restore
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.request import AttachRequest
+from rtagent.model.request import AttachRequest, Flavor, Instance, InstanceUpdate, PciRequest
 from tests.support.device_states import (
     ONE_TIME,
     addresses,

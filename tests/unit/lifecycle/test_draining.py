@@ -12,9 +12,8 @@ from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
 from rtagent.model.event import NODE_DRAIN, NODE_UNDRAIN
 from rtagent.model.event_payloads import DrainPayload
-from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.notifications import notifications_of
-from rtagent.model.request import AttachRequest
+from rtagent.model.request import AttachRequest, Instance, PciRequest
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, host, request
 from tests.support.three_hosts import Guests

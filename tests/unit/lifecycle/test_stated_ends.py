@@ -8,7 +8,7 @@ from rtagent.db.device_rows import net_devices
 from rtagent.errors import ClaimNotFound, PciDevicesNotClaimed
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, OUTGOING, PCI
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.placement.tree import affects_tree
 from tests.support.device_states import (
     ONE_TIME,

@@ -9,8 +9,7 @@ from rtagent.lifecycle.stated_units import (
     unrecorded,
     without_units,
 )
-from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment
 from rtagent.model.device import MdevType
 from tests.support.claims import given, stated
 from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, after, device_host, policy

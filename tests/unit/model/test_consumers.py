@@ -15,7 +15,7 @@ from rtagent.model.consumers import (
     owner_of,
 )
 from rtagent.model.device import MdevType, Tags
-from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.policy import PlacementPolicy
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs

@@ -1,7 +1,6 @@
 """A request to claim resources at the destination of a move."""
 
-from rtagent.model.migration import MigrationFacts
-from rtagent.model.move import MoveRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
 from tests.support.hosts import request, uid
 
 

@@ -5,9 +5,8 @@ import pytest
 from rtagent import claims
 from rtagent.allocation.allocate import allocate
 from rtagent.allocation.requirements import from_move
-from rtagent.model.decision import Refused
-from rtagent.model.move import MoveRequest, SourceFacts
-from rtagent.model.nova_reason import DEVICES, NUMA, NUMA_WITH_DEVICES, PAGE_SIZE, nova_reason
+from rtagent.model.decision import DEVICES, NUMA, NUMA_WITH_DEVICES, PAGE_SIZE, Refused, nova_reason
+from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from tests.support.device_states import device_host

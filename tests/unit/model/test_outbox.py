@@ -7,7 +7,7 @@ from rtagent.lifecycle import moves
 from rtagent.model.change import Change
 from rtagent.model.consumers import consumer_allocations
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from tests.support.hosts import NOON, host, uid
 from tests.support.move_host import GUEST, LARGE, Host, facts
 

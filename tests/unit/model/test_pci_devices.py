@@ -1,7 +1,7 @@
 """The immutable mapping of recorded devices, and views derived from it."""
 
 from rtagent.model.derived import derived
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 
 ONE, OTHER = record([gpu(GPU_0, 0)]), record([gpu(GPU_1, 1)])

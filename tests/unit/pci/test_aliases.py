@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rtagent.errors import PciInvalidAlias
-from rtagent.model.device_criteria import DeviceCriteria
+from rtagent.model.device import DeviceCriteria
 from rtagent.pci.aliases import parse_aliases
 from tests.support.pci_hosts import GPU_IDS
 

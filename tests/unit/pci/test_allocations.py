@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.device import VDPA
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import VDPA, PciDevices
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_states import (
     ALLOCATED,

@@ -4,7 +4,7 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.claim import RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.pci.assigned_resources import missing, resource_choices, resources_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.pci.device_users import DeviceAllocation, users_of
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
 

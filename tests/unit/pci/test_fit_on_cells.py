@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rtagent.model.flavor import Flavor
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.model.policy import NumaPolicy
+from rtagent.model.request import Flavor
 from rtagent.model.usage import NUMA_NOTHING
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host_cells import CellLimits, Host

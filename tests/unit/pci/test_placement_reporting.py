@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.device import SRIOV_VF, VDPA, Tags
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
 from rtagent.pci.placement_reporting import (
     check_no_devname,
     placement_errors,

@@ -5,8 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.device import Tags
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices, Tags
 from rtagent.pci.pools import device_classes
 from tests.support.pci_hosts import (
     GPU_0,

@@ -1,6 +1,6 @@
 """Relations between devices: virtual functions and IOMMU groups."""
 
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.pci.relations import devices_by_iommu_group, virtual_functions, with_related
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, gpu, nic, record, vf
 

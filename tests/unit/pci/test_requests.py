@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from rtagent.errors import InvalidPciRequest, InvalidRequest, PciRequestAliasNotDefined
-from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.model.instance import PciRequest
+from rtagent.model.device import DeviceCriteria
+from rtagent.model.request import PciRequest
 from rtagent.pci.requests import device_requests, requests_of_move
 from tests.support.pci_hosts import ALIASES, flavor, port
 

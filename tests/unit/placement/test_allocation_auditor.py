@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import Verdict
 from tests.support.agents import GUEST, LARGE, OTHER, SMALL, facts
 from tests.support.audited_allocations import TERM

@@ -11,9 +11,9 @@ from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.model.flavor import Flavor
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
+from rtagent.model.request import Flavor
 from rtagent.placement.allocation_outbox import (
     BATCHES,
     GATHER,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.model.change import Change
 from rtagent.model.claim import PCI
 from rtagent.model.device import MdevType, Tags
-from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementUnavailable
-from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.policy import ManageAllocations
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.placement.allocation_audit import Verdict
 from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import AdditionalInventory
+from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve

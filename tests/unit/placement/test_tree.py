@@ -15,8 +15,7 @@ from rtagent.lifecycle import draining
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.placement_policy import PlacementPolicy
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NumaPolicy, PlacementPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.placement import tree
 from rtagent.placement.tree import affects_tree

@@ -6,9 +6,8 @@ from typing import Any
 
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import InstanceFacts
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Flavor, InstanceFacts
 from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
 from tests.support.hosts import NODE, NOON, host, uid, with_claims
 

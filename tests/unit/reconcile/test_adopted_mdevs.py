@@ -8,7 +8,7 @@ from rtagent.errors import DomainNotAdoptable
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.guest_layout import GuestCell, GuestLayout
+from rtagent.model.guest import GuestCell, GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.reconcile.adoption import adopt

@@ -10,11 +10,11 @@ from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILD, Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.flavor import Flavor
-from rtagent.model.guest_layout import GuestLayout
-from rtagent.model.inventory import pcpus_used
+from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
+from rtagent.model.request import Flavor
+from rtagent.model.usage import pcpus_used
 from rtagent.numa.requirements import numa_requirements
 from rtagent.reconcile.adoption import adopt, notes
 from rtagent.reconcile.drift import absent, differences, drifts, orphans

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
-from rtagent.model.flavor import Flavor
 from rtagent.model.migration import TakenOver
 from rtagent.model.observation import Domain, Observation
+from rtagent.model.request import Flavor
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan

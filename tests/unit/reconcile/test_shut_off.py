@@ -7,9 +7,9 @@ from rtagent import claims
 from rtagent.errors import DomainNotAdoptable
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import PciPolicy
 from rtagent.reconcile.adoption import adopt
 from rtagent.reconcile.drift import absent, drifts, orphans
 from tests.support.claims import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import RequestSpec
 from rtagent.rpc import schemas
 from rtagent.rpc.scheduler_endpoint import METHODS
 from rtagent.rpc.schemas import resolve

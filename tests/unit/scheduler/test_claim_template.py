@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtagent.model.claim import BUILD
-from rtagent.model.request_spec import ImageRequest
+from rtagent.model.server import ImageRequest
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
 from rtagent.scheduler.replica import OTHERS, SHARED
 from tests.support.hosts import uid

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.flavor import Flavor
 from rtagent.model.host_report import InstanceInfo, ServiceState
-from rtagent.model.request_spec import GroupRules, ImageRequest, InstanceGroup, RequestSpec
+from rtagent.model.request import Flavor
+from rtagent.model.server import GroupRules, ImageRequest, InstanceGroup, RequestSpec
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.filtered import MAX_MESSAGE
 from rtagent.scheduler.filtering import SAMPLE, HostFilters

@@ -12,9 +12,9 @@ from rtagent.allocation.capacity import capacity_of
 from rtagent.allocation.requirements import from_request
 from rtagent.model.decision import Refused
 from rtagent.model.host_report import ServiceState
-from rtagent.model.inventory import memory_mb
 from rtagent.model.policy import NumaPolicy
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
+from rtagent.model.usage import memory_mb
 from rtagent.pci.allocations import device_allocations
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.state.compute_node import compute_node

@@ -9,9 +9,8 @@ import pytest
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
-from rtagent.model.flavor import Flavor
-from rtagent.model.instance import PciRequest
-from rtagent.model.request_spec import Destination, ImageRequest, RequestGroup, RequestSpec
+from rtagent.model.request import Flavor, PciRequest
+from rtagent.model.server import Destination, ImageRequest, RequestGroup, RequestSpec
 from rtagent.pci.aliases import parse_aliases
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost

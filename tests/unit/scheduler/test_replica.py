@@ -7,9 +7,9 @@ from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.change import Change
+from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.move import MoveRequest
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.migration import MoveRequest
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.scheduler.replica import OTHERS, SHARED, replica_for, replica_of
 from rtagent.scheduler.report import (

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
-from rtagent.model.request_spec import InstanceGroup, RequestSpec
+from rtagent.model.server import InstanceGroup, RequestSpec
 from rtagent.scheduler.claim_template import NO_OWNER
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.host_state import HostState

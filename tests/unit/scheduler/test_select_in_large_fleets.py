@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
-from rtagent.model.request_spec import Destination
+from rtagent.model.server import Destination
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.ports import Candidates, Written
 from rtagent.scheduler.scheduling_call import FEW, MANY

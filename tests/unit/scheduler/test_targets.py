@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.host_report import InstanceInfo, ServiceState
-from rtagent.model.request_spec import Destination
+from rtagent.model.server import Destination
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from rtagent.errors import StoreUnavailable, TooManyRequests
-from rtagent.model.claim_event import HistoryPage
+from rtagent.model.claim import HistoryPage
 from rtagent.service.page_sources import READERS, ClaimHistories
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore

@@ -7,9 +7,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
-from rtagent.model.pci_devices import PciDevices
-from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
+from rtagent.model.device import PciDevices
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy, Policy
 from rtagent.pci.specs import parse_specs
 from rtagent.service.host_checks import HostChecks
 from tests.support.claims import pinned_claim

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rtagent.errors import StoreUnavailable
-from rtagent.model.cpu_use import CpuUse
 from rtagent.model.event_payloads import MetricsPayload
+from rtagent.model.metric import CpuUse
 from rtagent.service.announced import of_metrics
 from rtagent.service.context import Measured
 from rtagent.service.monitors import ANNOUNCE_INTERVAL, Monitors

@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.claims import abort_instance_claim, activate_claim, renew_claim, update_usage
 from rtagent.errors import StoreUnavailable
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call

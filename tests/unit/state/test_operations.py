@@ -24,7 +24,7 @@ from rtagent.errors import (
 )
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, request, uid

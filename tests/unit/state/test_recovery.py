@@ -14,7 +14,7 @@ from rtagent.errors import (
     WriterFenced,
 )
 from rtagent.model.change import Change
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call, request, uid

@@ -17,7 +17,7 @@ from rtagent.errors import (
     StoreUnavailable,
     WriterFenced,
 )
-from rtagent.model.position import Position
+from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from rtagent.reconcile.steps import ClaimTransition, Step
 from rtagent.state.witness import MemoryWitness

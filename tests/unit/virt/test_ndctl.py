@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.ports import PmemUnavailable
 from rtagent.virt.ndctl import Ndctl, parse_namespaces
 

@@ -11,7 +11,7 @@ from rtagent.api.page.host_map import WORDS
 from rtagent.api.page.routes import PageCache
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
-from rtagent.model.pci_devices import PciDevices
+from rtagent.model.device import PciDevices
 from tests.support.api_states import check_map, empty, moved, page, populated, sources
 from tests.support.owned_hosts import devices_in_every_state, pinned_host
 from tests.support.pci_hosts import PF_0, gpu, nic, record, vf

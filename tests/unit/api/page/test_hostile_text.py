@@ -10,8 +10,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.api.application import Answering
-from rtagent.model.instance import InstanceFacts
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import InstanceFacts
 from tests.support.api_states import PageFleet, populated, sources
 from tests.support.host_states import host_state
 from tests.support.odd_documents import HOSTILE

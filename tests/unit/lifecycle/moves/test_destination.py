@@ -8,8 +8,8 @@ from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Event
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, RESIZE
-from rtagent.model.flavor import Flavor
-from rtagent.model.move import SourceFacts
+from rtagent.model.migration import SourceFacts
+from rtagent.model.request import Flavor
 from tests.support.hosts import call, request
 from tests.support.move_host import GUEST, LARGE, Host, facts, in_transit, source_and_dest
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record

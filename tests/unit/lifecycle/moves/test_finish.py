@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from rtagent.errors import ClaimNotFound, IllegalTransition
 from rtagent.model.change import Change
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, MOVE_TYPES, RESIZE
-from rtagent.model.flavor import Flavor
 from rtagent.model.observation import NEVER_OBSERVED, Domain
+from rtagent.model.request import Flavor
 from tests.support.audits import unreadable
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.move_host import GUEST, Host, facts, in_transit, source_and_dest

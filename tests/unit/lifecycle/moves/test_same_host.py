@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import ClaimConflict, IllegalTransition
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.decision import Refused
-from rtagent.model.flavor import Flavor
 from rtagent.model.policy import Policy
+from rtagent.model.request import Flavor
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, two_gpus_and_a_nic, vf

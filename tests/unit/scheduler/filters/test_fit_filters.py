@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import InvalidFlavor
-from rtagent.model.instance import PciRequest
+from rtagent.model.request import PciRequest
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.filters.hosts import NUMATopologyFilter, PciPassthroughFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.model.host_report import InstanceInfo
-from rtagent.model.request_spec import GroupRules, InstanceGroup
+from rtagent.model.server import GroupRules, InstanceGroup
 from rtagent.scheduler.filters.hints import (
     ServerGroupAffinityFilter,
     ServerGroupAntiAffinityFilter,

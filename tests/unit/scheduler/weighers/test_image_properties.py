@@ -5,9 +5,9 @@ import pytest
 from rtagent import claims
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.decision import Granted
-from rtagent.model.flavor import Image
 from rtagent.model.host_report import InstanceInfo
-from rtagent.model.request_spec import ImageRequest
+from rtagent.model.request import Image
+from rtagent.model.server import ImageRequest
 from rtagent.scheduler.weighers import ImagePropertiesWeigher
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, request

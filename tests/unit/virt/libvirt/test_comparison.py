@@ -8,7 +8,7 @@ from lxml import etree
 
 from rtagent.model.claim import ATTACH
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.guest_comparison import DomainDocument, GuestComparison, Mark
+from rtagent.model.guest import DomainDocument, GuestComparison, Mark
 from rtagent.virt.libvirt.comparison import MAX_LINES, compare
 from rtagent.virt.libvirt.guest import apply
 from tests.support.guests import combinations, granted, plain_domain

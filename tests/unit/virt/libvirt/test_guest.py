@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import ATTACH, BUILD
 from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid

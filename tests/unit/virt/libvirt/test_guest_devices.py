@@ -5,7 +5,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import Replacement
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid

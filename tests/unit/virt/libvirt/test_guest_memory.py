@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
+from rtagent.model.assignment import AssignedResource, PmemNamespace
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply, xml
 from rtagent.virt.libvirt.host_facts import HostFacts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.assignment import PmemNamespace
 from rtagent.ports import PmemUnavailable
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.namespaces import Namespaces

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.cpu_use import CpuUse
+from rtagent.model.metric import CpuUse
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.virt.monitors.cpu import VirtDriverMonitor
 
