@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from markupsafe import Markup
 
 from rtagent.api import nodes, numa, pci
+from rtagent.api.page.formats import size
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
 from rtagent.api.pci import Device, Resource
@@ -61,12 +62,22 @@ _Owners = Mapping[str, Owner]
 
 
 class Segment(Value, frozen=True, kw_only=True):
-    """A part of a bar. :ivar use: ``owned``; without a known owner ``reserved`` or ``other``."""
+    """A part of a bar. :ivar use: ``owned``; without a known owner ``reserved`` or ``other``.
+    :ivar page_kb: KiB of one of its pages.
+    """
 
     start: int
     pages: int
+    page_kb: int
     use: str = "owned"
     owner: Owner | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is, and whose."""
+        host = "reserved for the host" if self.use == "reserved" else "other"
+        whose = self.owner.name if self.owner else host
+        return f"{size(self.pages * self.page_kb)} in pages of {size(self.page_kb)}: {whose}"
 
 
 class Unit(Value, frozen=True, kw_only=True):
@@ -86,6 +97,39 @@ class Unit(Value, frozen=True, kw_only=True):
         if self.owner is not None or status in (ALLOCATED, CLAIMED):
             return "owned"
         return "free" if status == AVAILABLE else "unavailable"
+
+    @property
+    def short(self) -> str:
+        """What its box has room for."""
+        if isinstance(self.document, Device):
+            return self.document.address[-4:]
+        identifier = self.document.identifier
+        return identifier.rpartition("/")[2] if self.document.parent_addr else identifier
+
+    @property
+    def about(self) -> str:
+        """Of a device: what it is."""
+        device = self.document
+        if not isinstance(device, Device):
+            return ""
+        name = f" {device.net_name}" if device.net_name else ""
+        return f"{device.vendor_id}:{device.product_id}{name}"
+
+    @property
+    def label(self) -> str:
+        """What a screen reader says."""
+        unit = self.document
+        who = f" {self.owner.badge.code}: {self.owner.name}, " if self.owner else ": "
+        if not isinstance(unit, Device):
+            gone = "" if unit.present else " (gone from the host)"
+            parent = f" of {unit.parent_addr}" if unit.parent_addr else ""
+            what = f"{unit.resource_class} {unit.identifier}{parent}"
+            return f"{self.short}{who}{unit.status}{gone}; {what}"
+        reason = f" ({unit.reason})" if unit.reason else ""
+        others = f"; also used by {', '.join(unit.others)}" if unit.others else ""
+        group = "" if unit.iommu_group is None else f", IOMMU group {unit.iommu_group}"
+        what = f"{unit.dev_type} {unit.address}, {self.about}{group}"
+        return f"{self.short}{who}{unit.status}{reason}{others}; {what}"
 
 
 class Function(Value, frozen=True, kw_only=True):
@@ -160,6 +204,7 @@ def host_map(
             "density": _density(uses.total()),
             "uses": [use for use in numa.USES if use in uses],
             "caption": partial(_caption, owners),
+            "cpu_label": partial(_cpu_label, owners),
             **_WORDS,
             "trees": devices,
             "elsewhere": {name: tree for name, tree in devices.items() if name not in bars},
@@ -181,6 +226,14 @@ def _caption(owners: _Owners, core: Iterable[numa.Cpu]) -> str:
     return " · ".join(dict.fromkeys(o.name if o else WORDS[use] for o, use in owned))
 
 
+def _cpu_label(owners: _Owners, cpu: numa.Cpu) -> str:
+    """What a screen reader says of a CPU."""
+    owner = owners.get(cpu.owner_id or "")
+    who = f" {SIGNS[cpu.use] or owner.badge.code}: {owner.name}, " if owner else ": "
+    also = f"; also used by {', '.join(cpu.intruders)}" if cpu.intruders else ""
+    return f"CPU {cpu.id}{who}{WORDS[cpu.use]}{also}"
+
+
 def _bars(cell: numa.CellMap, owners: _Owners) -> Iterator[tuple[numa.Pool, Sequence[Segment]]]:
     """The pools of a cell that have pages, with the parts of the bar of each."""
     here = [owner for owner in owners.values() if owner.usage.numa.memory_mb.get(cell.id)]
@@ -192,17 +245,17 @@ def _bars(cell: numa.CellMap, owners: _Owners) -> Iterator[tuple[numa.Pool, Sequ
 def _segments(cell: numa.CellMap, pool: numa.Pool, here: Iterable[Owner]) -> Iterator[Segment]:
     """The parts of a bar: reserved pages, then those of each owner."""
     smallest = min(each.size_kb for each in cell.pages)
-    start, left = 0, pool.used
+    start, left, kib = 0, pool.used, pool.size_kb
     if pool.reserved:
-        yield Segment(start=0, pages=pool.reserved, use="reserved")
+        yield Segment(start=0, pages=pool.reserved, page_kb=kib, use="reserved")
         start = pool.reserved
     for owner in here:
-        pages = min(left, _pages(owner, cell.id, pool.size_kb, smallest))
+        pages = min(left, _pages(owner, cell.id, kib, smallest))
         if pages > 0:
-            yield Segment(start=start, pages=pages, owner=owner)
+            yield Segment(start=start, pages=pages, page_kb=kib, owner=owner)
             start, left = start + pages, left - pages
     if left > 0:
-        yield Segment(start=start, pages=left, use="other")
+        yield Segment(start=start, pages=left, page_kb=kib, use="other")
 
 
 def _pages(owner: Owner, cell: int, size: int, smallest: int) -> int:

@@ -10,6 +10,7 @@ from functools import cache
 
 from markupsafe import Markup
 
+from rtagent.api.page.formats import size
 from rtagent.api.page.rendering import part
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
@@ -91,11 +92,25 @@ class Owner(Value, frozen=True, kw_only=True):
         return next(names, None) or (self.domain.name if self.domain else None) or self.uuid
 
     @property
+    def states(self) -> list[str]:
+        """The states of its claims, without repetition."""
+        return list(dict.fromkeys(claim.state for claim in self.claims))
+
+    @property
     def devices(self) -> list[str]:
         """The addresses of its devices."""
         active = self.domain is not None and self.domain.active
         occupied = self.domain.occupancy.devices if self.domain and active else frozenset()
         return sorted({device.address for claim in self.claims for device in claim.pci} | occupied)
+
+    @property
+    def cells(self) -> list[str]:
+        """Its host cells, each with its pages of each size."""
+        numa = self.usage.numa
+        pages: dict[int, list[str]] = {cell: [] for cell in sorted(numa.memory_mb)}
+        for (cell, kib), number in sorted(numa.pages.items()):
+            pages.setdefault(cell, []).append(f"{cell}: {number} \u00d7 {size(kib)}")
+        return [text for cell, texts in pages.items() for text in texts or [str(cell)]]
 
 
 class _Row(Value, frozen=True, kw_only=True):
