@@ -14,7 +14,7 @@ gc.disable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="run a quarter of the random examples")
+    parser.addoption("--fast", action="store_true", help="run fewer random examples")
     parser.addoption("--long", action="store_true", help="run the tests with the larger numbers")
 
 
@@ -22,9 +22,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Clients that outlive their broker must not talk behind pytest's closing line.
     logging.getLogger().addHandler(logging.NullHandler())
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    settings.register_profile("short", deadline=None, derandomize=True, suppress_health_check=quiet)
+    # The examples are the same in each run, so more of them belong into the long one.
+    settings.register_profile(
+        "short", deadline=None, derandomize=True, max_examples=50, suppress_health_check=quiet
+    )
     settings.register_profile("long", settings.get_profile("short"), max_examples=2000)
-    settings.register_profile("fast", settings.get_profile("short"), max_examples=25)
+    settings.register_profile("fast", settings.get_profile("short"), max_examples=15)
     chosen = [name for name in ("long", "fast") if config.getoption(name)]
     settings.load_profile(chosen[0] if chosen else "short")
 
@@ -61,3 +64,9 @@ def fast(request: pytest.FixtureRequest) -> bool:
 def long(request: pytest.FixtureRequest) -> bool:
     """Whether this run is one with the larger numbers."""
     return bool(request.config.getoption("long"))
+
+
+@pytest.fixture(scope="session")
+def every(fast: bool, long: bool) -> int:
+    """One of how many cases is tried where a test could try them all."""
+    return 1 if long else 10 if fast else 3

@@ -1,7 +1,7 @@
 """Every operation, with the conductor killed, answers lost, and calls refused, at every point.
 
 A point is before or after one call to the scheduler, an agent, the enactor, a hook or the database.
-A fast run tries a fifth of the points, of each operation other ones.
+A long run tries every point, others a third or a tenth of them, of each operation other ones.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def name(request):
 
 
 @pytest.fixture
-def trials(name, fast):
-    return Trials(name, every=5 if fast else 1)
+def trials(name, every):
+    return Trials(name, every)
 
 
 class Trials:

@@ -3,6 +3,9 @@
 The other one finishes the operation, and may work on the server for longer. Then the first one goes
 on with the call that it was about to make, or with the answer. Domains, claims and allocations are
 as the records say.
+
+A long run tries every point with every end, others a third or a tenth of the points with one of two
+ends, of each operation other ones.
 """
 
 from __future__ import annotations
@@ -81,8 +84,8 @@ def forced(cloud, point):
 
 
 @pytest.mark.parametrize("name", ["build", "resize"])
-def test_a_call_of_an_operation_whose_server_was_deleted_by_force_does_no_harm(name):
-    _suspend_everywhere(SCENARIOS[name], forced, leave, True)
+def test_a_call_of_an_operation_whose_server_was_deleted_by_force_does_no_harm(name, every):
+    _suspend(SCENARIOS[name], slice(0, None, every), forced, leave, True)
 
 
 #: How the other one ends the operation, what it does then, and whether the late call is answered.
@@ -96,16 +99,22 @@ LONG = [
 
 
 @pytest.mark.parametrize("name", [*SCENARIOS, *UNDONE])
-def test_a_conductor_that_goes_on_late_does_no_harm(name, long):
-    for end in LONG if long else ENDS:
-        _suspend_everywhere({**SCENARIOS, **UNDONE}[name], *end)
+def test_a_conductor_that_goes_on_late_does_no_harm(name, every, long):
+    operations = {**SCENARIOS, **UNDONE}
+    if long:
+        for end in LONG:
+            _suspend(operations[name], slice(None), *end)
+        return
+    first = list(operations).index(name)
+    for turn, end in enumerate(ENDS):
+        _suspend(operations[name], slice((first + turn) % every, None, every), *end)
 
 
-def _suspend_everywhere(scenario, finish, then, answered):
-    passed = _points(scenario)
-    for number, point in enumerate(passed[2:], 2):
-        if point.endswith("after"):  # nothing happens until the point after it
-            continue
+def _suspend(scenario, tried, finish, then, answered):
+    """Suspend the conductor at the points of this slice."""
+    passed = list(enumerate(_points(scenario)))
+    # After a call nothing happens until the point after it.
+    for number, point in [each for each in passed[2:] if not each[1].endswith("after")][tried]:
         cloud = Trials.prepared(scenario)
         mine, others = cloud.faults, []
 
