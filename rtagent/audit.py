@@ -21,10 +21,8 @@ from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomai
 from rtagent.model.reboot import Reboot
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
-from rtagent.reconcile.agreement import Agreement
-from rtagent.reconcile.devices import device_problems
-from rtagent.reconcile.plan import plan, unlisted_mdevs
-from rtagent.reconcile.steps import Outcome
+from rtagent.reconcile.plan import Agreement, plan, unlisted_mdevs
+from rtagent.reconcile.steps import Outcome, device_problems
 from rtagent.state.resource_views import resource_views
 from rtagent.tracker import ResourceTracker
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from benchmarks.fleet.agent import FleetAgent
 from rtagent.errors import HypervisorUnavailable
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.guest import GuestState
 from rtagent.model.observation import Domain
 

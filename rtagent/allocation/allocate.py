@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
-from rtagent.allocation.device_fits import device_fit
-from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
-from rtagent.allocation.hosts import host_for
+from rtagent.allocation.device_fits import Reusable, device_fit, reusable_by
+from rtagent.allocation.kept_views import host_for
 from rtagent.allocation.provider_pools import ProviderPools
-from rtagent.allocation.quantities import FittedQuantities, fit_quantities
+from rtagent.allocation.quantities import (
+    FittedEncryption,
+    FittedQuantities,
+    fit_encryption,
+    fit_quantities,
+)
 from rtagent.allocation.requirements import Requirements
-from rtagent.allocation.reusable import Reusable, reusable_by
 from rtagent.allocation.shares import Shares, foreign
 from rtagent.allocation.unknown_usage import needs_of, unknown_usage
 from rtagent.errors import NodeNotReady

@@ -1,4 +1,5 @@
-"""Views of a state that are derived from those of the state before it.
+"""The host as the NUMA fit sees it, and views of a state that are derived from those of the state
+before it.
 
 A claim changes little of what a host with hundreds of CPUs and thousands of devices has. What
 claims are decided by is derived from the change, where the views of the state before are known, and
@@ -8,12 +9,43 @@ equals what is derived from the state itself.
 from __future__ import annotations
 
 from rtagent.allocation.device_fits import carry_device_views
-from rtagent.allocation.hosts import host_for_new_owners
 from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.model.change import Change
+from rtagent.model.derived import derived
 from rtagent.model.node_state import NodeState
-from rtagent.numa.host_cells import keep_cells
+from rtagent.model.owners import owner_usage
+from rtagent.model.usage import Usage
+from rtagent.numa.host_cells import Host, keep_cells
 from rtagent.pci.allocations import allocations_after, device_allocations
+
+
+def host_for(state: NodeState, owner_id: str) -> Host:
+    """Return the host with the usage of others.
+
+    The usage of an orphan that is adopted is not counted. The owner's other claims are counted,
+    unless ``same_host_resize_reuse`` lets the owner reuse their resources.
+    """
+    if state.is_new(owner_id):
+        return host_for_new_owners(state)
+    usage = state.usage.minus(state.usage_of(owner_id))
+    if not state.policy.same_host_resize_reuse:
+        usage = usage.plus(owner_usage(state.claims_of(owner_id)))
+    return _host_with(state, usage)
+
+
+@derived
+def host_for_new_owners(state: NodeState) -> Host:
+    return _host_with(state, state.usage)
+
+
+def _host_with(state: NodeState, usage: Usage) -> Host:
+    assert state.topology is not None
+    return Host(
+        name=state.node.hypervisor_hostname,
+        topology=state.topology,
+        usage=usage.numa,
+        policy=state.policy.numa,
+    )
 
 
 def keep_views(before: NodeState, after: NodeState, change: Change) -> None:

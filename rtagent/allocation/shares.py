@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation import device_shares
-from rtagent.allocation.mismatches import NOT_NEEDED, NOT_OURS, NOT_THERE, Mismatch, check
+from rtagent.allocation.device_shares import NOT_NEEDED, NOT_OURS, NOT_THERE, Mismatch, check
 from rtagent.allocation.provider_pools import DISK, ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value

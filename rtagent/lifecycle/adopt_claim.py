@@ -20,10 +20,14 @@ from rtagent.errors import (
     NodeNotReady,
     UnitConflict,
 )
-from rtagent.lifecycle.moves.records import check_same_move, new_record
+from rtagent.lifecycle.moves.context import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
-from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
-from rtagent.lifecycle.unit_conflicts import held_by_others
+from rtagent.lifecycle.stated_units import (
+    completed_device,
+    completed_resource,
+    held_by_others,
+    unrecorded,
+)
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim

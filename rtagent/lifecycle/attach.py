@@ -10,11 +10,16 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.allocation.device_fits import device_fit
-from rtagent.allocation.reusable import reusable_by
+from rtagent.allocation.device_fits import device_fit, reusable_by
 from rtagent.allocation.shares import attached_shares
 from rtagent.allocation.unknown_usage import unknown_usage
-from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimNotFound,
+    NodeNotReady,
+    PciDeviceNotFound,
+    PciDevicesNotClaimed,
+)
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.transitions import live, transition
@@ -183,3 +188,19 @@ def _fit(
     if not unknown:
         return fitted
     return refuse((*unknown, *(fitted.reasons if isinstance(fitted, Refused) else ())))
+
+
+def quarantine(
+    state: NodeState, call: Call, now: datetime, address: str, reason: str | None
+) -> Granted:
+    """Put a device into quarantine, or clear it. A claim that has the device keeps it.
+
+    :param reason: why it is unavailable; None: it is available again.
+    :raises PciDeviceNotFound: the device is unknown.
+    """
+    device = state.devices.get(address)
+    if device is None:
+        raise PciDeviceNotFound(address=address)
+    new = replace(device, quarantine=reason)
+    puts = (new,) if new != device else ()
+    return Granted(call.change(now, devices=puts, operations=(call.operation(),)))

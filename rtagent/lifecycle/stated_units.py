@@ -1,17 +1,23 @@
-"""Host CPUs, devices and assigned resources that a caller states."""
+"""Host CPUs, devices and assigned resources that a caller states, and those of them that other
+owners hold: a unit has one owner (P6).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource, CellAssignment
-from rtagent.model.claim import PCPU, RESOURCE, Unit
-from rtagent.model.device import AssignedDevice, Device, PciDevice
+from rtagent.model.base import Value
+from rtagent.model.claim import PCI, PCPU, RESOURCE, Claim, Unit
+from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
 from rtagent.model.guest import AdoptRequest
 from rtagent.model.node_state import NodeState
+from rtagent.pci.allocations import device_allocations, whole_device_allocations
+from rtagent.pci.assigned_resources import resource_users
+from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 
 
@@ -90,3 +96,107 @@ def _without_cpus(cell: CellAssignment, cpus: frozenset[int]) -> CellAssignment:
         cpuset_reserved=cell.cpuset_reserved - cpus,
         cpuset_kept=cell.cpuset_kept - cpus,
     )
+
+
+_NOUNS = {PCPU: "host CPU", PCI: "PCI device", RESOURCE: "resource"}
+
+
+class HeldUnit(Value, frozen=True, kw_only=True):
+    """A unit that another owner holds.
+
+    :ivar owner_id: an instance's uuid, which is also its domain's.
+    :ivar claim_uuid: the owner's claim that has it; None: only its domain uses it.
+    """
+
+    kind: str
+    name: str
+    owner_id: str
+    claim_uuid: str | None
+
+    @property
+    def key(self) -> tuple[Unit, str]:
+        """The unit, and its owner."""
+        return (self.kind, self.name), self.owner_id
+
+    def __str__(self) -> str:
+        by = f"claim {self.claim_uuid}" if self.claim_uuid else "the domain"
+        noun = _NOUNS.get(self.kind, self.kind)
+        return f"{noun} {self.name} is held by {by} of instance {self.owner_id}"
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the unit as a document, for the error."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "owner_id": self.owner_id,
+            "claim_uuid": self.claim_uuid,
+            "message": str(self),
+        }
+
+
+def held_by_others(state: NodeState, claim: Claim) -> tuple[HeldUnit, ...]:
+    """Return the units of a new claim that others hold: their claims, or, devices and resources,
+    their running domains. Several domains can run on one host CPU.
+
+    A physical function and its virtual functions exclude each other, also if one owner holds both.
+
+    :param state: without the claim, with a record of each of its devices.
+    """
+    taken = claim.numa_topology.taken if claim.numa_topology else frozenset[int]()
+    cpus = ((PCPU, str(cpu)) for cpu in taken)
+    found = {each.key: each for each in held_by_claims(state, claim.owner_id, cpus)}
+    for kind, name, owner in (*_devices(state, claim), *_resources(state, claim)):
+        unit = _held(state, (kind, name), owner)
+        found.setdefault(unit.key, unit)
+    return tuple(found.values())
+
+
+def held_by_claims(state: NodeState, owner_id: str, units: Iterable[Unit]) -> tuple[HeldUnit, ...]:
+    """Return those of the units that claims of others hold. :param owner_id: not of this one."""
+    owners = {unit: state.units.get(unit) for unit in sorted(units, key=_in_order)}
+    return tuple(
+        _held(state, unit, owner)
+        for unit, owner in owners.items()
+        if owner is not None and owner != owner_id
+    )
+
+
+def _in_order(unit: Unit) -> tuple[str, int, str]:
+    kind, name = unit
+    return kind, len(name), name
+
+
+def _held(state: NodeState, unit: Unit, owner_id: str) -> HeldUnit:
+    kind, name = unit
+    claims = (each.uuid for each in state.claims_of(owner_id) if unit in each.units)
+    return HeldUnit(kind=kind, name=name, owner_id=owner_id, claim_uuid=next(claims, None))
+
+
+def _devices(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
+    allocations = device_allocations(state)
+    for device in claim.pci:
+        for each in allocations.allocations_of(device.address):
+            if each.owner_id != claim.owner_id:
+                yield _unit(each)
+        yield from map(_unit, allocations.of_functions(device.address))
+        parent = device.parent_addr if device.dev_type in VF_TYPES else None
+        owner = state.units.get((PCI, parent or ""))
+        if parent is not None and owner is not None:
+            yield PCI, parent, owner
+
+
+def _resources(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
+    users = resource_users(state) if claim.resources else {}
+    parents = {unit.parent_addr for unit in claim.resources if unit.parent_addr}
+    for unit in claim.resources:
+        owner = users.get(unit.identifier)
+        if owner not in (None, claim.owner_id):
+            yield RESOURCE, unit.identifier, owner
+    # Not the users of other mediated devices of the same parent.
+    for each in whole_device_allocations(state) if parents else ():
+        if each.address in parents and each.owner_id != claim.owner_id:
+            yield _unit(each)
+
+
+def _unit(allocation: DeviceAllocation) -> tuple[str, str, str]:
+    return PCI, allocation.address, allocation.owner_id

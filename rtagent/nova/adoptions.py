@@ -5,8 +5,7 @@ from __future__ import annotations
 from oslo_log import log
 
 from rtagent.errors import RequestError
-from rtagent.lifecycle.stated_units import without_units
-from rtagent.lifecycle.unit_conflicts import HeldUnit, held_by_claims
+from rtagent.lifecycle.stated_units import HeldUnit, held_by_claims, without_units
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.guest import AdoptRequest
 from rtagent.nova import guests, migrations

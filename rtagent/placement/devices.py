@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import os_traits
 from msgspec.structs import replace
 
-from rtagent.allocation.encryption_contexts import context_inventories
+from rtagent.allocation.quantities import context_inventories
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
 from rtagent.model.mem_encryption import RESOURCE_CLASS, TRAITS, pool, provider_suffix

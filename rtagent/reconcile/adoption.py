@@ -38,8 +38,13 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.reconcile.adopted_cells import assignment_of
-from rtagent.reconcile.adopted_mdevs import with_adopted
-from rtagent.reconcile.adopted_units import devices_of, encryption_of, requests_of, resources_of
+from rtagent.reconcile.adopted_units import (
+    devices_of,
+    encryption_of,
+    requests_of,
+    resources_of,
+    with_adopted,
+)
 from rtagent.reconcile.drift import differences
 
 

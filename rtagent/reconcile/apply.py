@@ -14,8 +14,7 @@ from rtagent.model.event import DRIFT_FOUND, Notification
 from rtagent.model.event_payloads import DriftPayload
 from rtagent.model.node_state import NodeState
 from rtagent.reconcile.drift import drifts
-from rtagent.reconcile.evacuated import evacuation_records
-from rtagent.reconcile.plan import is_left_to_calls
+from rtagent.reconcile.plan import evacuation_records, is_left_to_calls
 from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
 
 CAUSE = "audit"

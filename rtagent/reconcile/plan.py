@@ -2,24 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from functools import partial
 
 from msgspec.structs import replace
 
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, OUTGOING, Claim
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.migration import TakenOver
+from rtagent.model.migration import RELEASED_STATUS, SOURCE, Migration, TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
 from rtagent.model.reboot import Reboot
 from rtagent.pci.assigned_resources import mdev_names
-from rtagent.reconcile.agreement import Agreement
-from rtagent.reconcile.devices import device_steps, resource_steps, touched_devices
 from rtagent.reconcile.drift import attached_claims, differences
-from rtagent.reconcile.evacuated import taken_over
-from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.reconcile.steps import (
+    ClaimTransition,
+    Step,
+    device_steps,
+    resource_steps,
+    touched_devices,
+)
+
+
+class Agreement:
+    """Owners whose claims and domain needed no step at the last audit of a host.
+
+    Most domains stay as they are from one audit to the next. Whether their claims account for them
+    follows from the claims and the domain alone, so an owner is compared again only after one of
+    these has changed.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, tuple[tuple[Claim, ...], Domain]] = {}
+
+    def has(self, owner: str, claims: tuple[Claim, ...], domain: Domain | None) -> bool:
+        """Return whether exactly these claims and this domain agreed when they were compared."""
+        # Nearly always the very same values, which Python compares by their identity first.
+        return self._pairs.get(owner) == (claims, domain)
+
+    def add(self, owner: str, claims: tuple[Claim, ...], domain: Domain) -> None:
+        """Note that these agree."""
+        self._pairs[owner] = claims, domain
+
+    def retain(self, owners: Collection[str]) -> None:
+        """Forget all owners but these."""
+        if len(self._pairs) > len(owners):
+            self._pairs = {o: pair for o, pair in self._pairs.items() if o in owners}
+
+
+def taken_over(
+    base: NodeState, evacuated: Mapping[str, TakenOver]
+) -> Mapping[str, ClaimTransition]:
+    """The ends of the claims that other nodes have taken over, by claim uuid.
+
+    A claim that was made after the snapshot waits for the next audit. A guest that has come back
+    from the very host that took it over keeps its claim: what came from there cannot be older,
+    whatever the clocks of the two hosts show.
+    """
+    transitions: dict[str, ClaimTransition] = {}
+    for uuid in evacuated.keys() & base.claims.keys():
+        claim, by = base.claims[uuid], evacuated[uuid]
+        last_move = base.migrations.get(claim.migration_uuid or "")
+        came_back = last_move is not None and last_move.source_compute == by.host
+        if claim.state in (ACTIVE, OUTGOING) and not came_back:
+            transitions[uuid] = ClaimTransition(
+                claim_uuid=uuid,
+                verb="evacuated",
+                reason=f"its guest was evacuated to {by.host}",
+                taken_over=by,
+            )
+    return transitions
+
+
+def evacuation_records(
+    state: NodeState, transitions: Iterable[ClaimTransition], now: datetime
+) -> Iterator[Migration]:
+    """The records that these evacuations are complete here. A later `drop_move_claim_at_source`
+    finds the record, and releases no claim that the guest has here by then."""
+    for transition in transitions:
+        by = transition.taken_over
+        if by is not None and by.migration_uuid and by.migration_uuid not in state.migrations:
+            yield Migration(
+                uuid=by.migration_uuid,
+                node_uuid=state.node.uuid,
+                role=SOURCE,
+                instance_uuid=state.claims[transition.claim_uuid].owner_id,
+                migration_type="evacuation",
+                status=RELEASED_STATUS["evacuation"],
+                claim_uuid=transition.claim_uuid,
+                source_compute=state.node.host,
+                source_node=state.node.hypervisor_hostname,
+                dest_compute=by.host,
+                created_at=now,
+                updated_at=now,
+            )
+
 
 MISSING = "its domain is neither running nor defined here"
 #: Verbs that end a claim.

@@ -6,8 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import (
+    allocate_pci_devices,
+    claim_pci_devices,
+    end_pci_claims,
+    quarantine,
+)
 from rtagent.model.address import PciAddress
 from rtagent.model.base import Name, SomeItems, Uuid
 from rtagent.model.change import Call

@@ -3,7 +3,7 @@ provider files fit this host.
 
 A configuration that does not fit stops the start, and is refused at a reload. What begins to
 contradict the host while the agent runs causes a warning, and existing allocations stay. A device
-that does not fit its specification is left out, see `rtagent.reconcile.devices`.
+that does not fit its specification is left out, see `rtagent.reconcile.steps`.
 """
 
 from __future__ import annotations

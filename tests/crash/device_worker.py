@@ -19,8 +19,12 @@ from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import (
+    allocate_pci_devices,
+    claim_pci_devices,
+    end_pci_claims,
+    quarantine,
+)
 from rtagent.model.change import Call
 from rtagent.model.claim import ATTACH, BUILDING, Claim
 from rtagent.model.domain_usage import Occupancy

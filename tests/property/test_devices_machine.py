@@ -17,8 +17,12 @@ from rtagent.audit import Auditor
 from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.db.device_rows import DeviceRow, net_devices
 from rtagent.errors import ComputeResourcesUnavailable, HypervisorUnavailable
-from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import (
+    allocate_pci_devices,
+    claim_pci_devices,
+    end_pci_claims,
+    quarantine,
+)
 from rtagent.lifecycle.stated_ends import give_back_devices
 from rtagent.model.assignment import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy

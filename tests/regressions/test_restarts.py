@@ -20,8 +20,7 @@ from rtagent.errors import (
     TakeoverPending,
     WriterFenced,
 )
-from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, quarantine
 from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs

@@ -10,7 +10,7 @@ from rtagent.audit import Auditor, AuditSummary
 from rtagent.claims import activate_claim, instance_claim, release_claim, update_usage
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.lifecycle.moves import move_claim
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim

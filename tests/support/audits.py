@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.allocation.hosts import host_for_new_owners
+from rtagent.allocation.kept_views import host_for_new_owners
 from rtagent.model.domain_usage import EVERY_KIND, Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation

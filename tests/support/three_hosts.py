@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rtagent.audit import Auditor
 from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.lifecycle.moves import move_claim
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.claim import Claim
 from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node import Node, NodeRecord

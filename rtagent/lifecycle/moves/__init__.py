@@ -5,16 +5,16 @@ nodes does not matter. Every call may be repeated: a call that was served before
 and changes nothing; a call that comes after the move has ended the other way is refused.
 """
 
-from rtagent.lifecycle.moves.context import MoveContext, move_context
+from rtagent.lifecycle.moves.context import MoveContext, ended, move_context, purge
 from rtagent.lifecycle.moves.destination import finish_evacuation, finish_move, move_claim
-from rtagent.lifecycle.moves.finish import (
+from rtagent.lifecycle.moves.outcome import Outcome, settle_move
+from rtagent.lifecycle.moves.steps import (
     drop_move_claim,
     drop_move_claim_at_dest,
     drop_move_claim_at_source,
+    finish_revert,
+    start_move_out,
 )
-from rtagent.lifecycle.moves.outcome import Outcome, settle_move
-from rtagent.lifecycle.moves.records import ended, purge
-from rtagent.lifecycle.moves.source import finish_revert, start_move_out
 
 __all__ = [
     "MoveContext",

@@ -24,8 +24,7 @@ from hypothesis.stateful import (
 
 from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.errors import PlacementUnavailable, RequestError
-from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, quarantine
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy

@@ -18,7 +18,7 @@ from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.embedded import SystemClock
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostReport, InstanceInfo

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.allocation.reusable import reusable_by
+from rtagent.allocation.device_fits import reusable_by
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType

@@ -4,8 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.allocation.hosts import host_for_new_owners
-from rtagent.allocation.kept_views import keep_views
+from rtagent.allocation.kept_views import host_for_new_owners, keep_views
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.numa.host_cells import host_cells

@@ -1,6 +1,6 @@
 """What an owner has on the host already, and may reuse."""
 
-from rtagent.allocation.reusable import reusable_by
+from rtagent.allocation.device_fits import reusable_by
 from tests.support.device_states import audited, built, device_host, domain, seen
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0, GPU_1, vf

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.device import MdevType
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.reconcile.drift import differences

@@ -4,7 +4,7 @@ import pytest
 
 from rtagent import claims
 from rtagent.errors import PciDeviceNotFound
-from rtagent.lifecycle.quarantine import quarantine
+from rtagent.lifecycle.attach import quarantine
 from rtagent.model.decision import Refused
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.inventory import USED_ONCE

@@ -5,7 +5,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.lifecycle.adopt_claim import adopt_claim
-from rtagent.lifecycle.unit_conflicts import held_by_claims, held_by_others
+from rtagent.lifecycle.stated_units import held_by_claims, held_by_others
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import PCI, PCPU, RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy

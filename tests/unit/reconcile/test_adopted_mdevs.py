@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import DomainNotAdoptable
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.guest import GuestCell, GuestLayout

@@ -13,8 +13,7 @@ from rtagent.model.domain_usage import Occupancy
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
-from rtagent.reconcile.agreement import Agreement
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import Agreement, plan
 from tests.support import device_states
 from tests.support.audits import CLAIM, active, audited, building, domain, seen, unreadable
 from tests.support.hosts import NOON, call, host, request, uid

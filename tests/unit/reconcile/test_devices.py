@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.lifecycle.moves.finish import claimed_usage
+from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -12,9 +12,9 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.apply import apply
-from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.drift import ABSENT, absent, drifts
 from rtagent.reconcile.plan import plan
+from rtagent.reconcile.steps import device_problems
 from tests.support.device_states import (
     NAMESPACES,
     ONE_TIME,

@@ -1,4 +1,4 @@
-"""The end of a move: confirmed, reverted, or failed."""
+"""The steps of a move after its claim: the guest leaves, arrives for good, or comes back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.migration import (
     DEST,
+    ENDED,
     ERROR,
+    INITIAL_STATUS,
+    MOVING_STATUS,
     RELEASED_STATUS,
     RETURNED,
     REVERTED,
@@ -22,6 +25,48 @@ from rtagent.model.migration import (
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.pmem import assigned_namespaces
+
+#: Statuses before the guest moves.
+PENDING = frozenset({*INITIAL_STATUS.values(), "accepted", "queued"})
+
+
+@move_rule
+def start_move_out(move: MoveContext) -> Granted:
+    """Hold the claim of a guest that is about to leave, for its return.
+
+    :raises ClaimNotFound: ClaimExpired: IllegalTransition:
+    """
+    before = move.source
+    if before is None:
+        raise move.no_source()
+    if move.status in ENDED:
+        raise move.too_late()
+    if move.in_other_move:
+        raise move.other_move(before)
+    suspect = before.suspect if before.quarantined else None
+    left = move.event(before, suspect=suspect, migration_uuid=move.facts.uuid)
+    pending = move.status is None or move.status in PENDING
+    status = MOVING_STATUS[move.facts.migration_type] if pending else str(move.status)
+    return move.granted(move.record_with(status, SOURCE, before), left)
+
+
+@move_rule
+def finish_revert(move: MoveContext) -> Granted:
+    """Activate the claim of a guest that is back, or about to be started here again.
+
+    :raises ClaimNotFound: ClaimExpired: IllegalTransition:
+    """
+    before = move.source
+    if before is None:
+        raise move.no_source()
+    if move.status in SUCCEEDED:
+        raise move.too_late()
+    if move.in_other_move and move.status not in ENDED:
+        raise move.other_move(before)
+    if move.in_other_move:  # a repeat, after the next move has begun
+        return unchanged(move.call, move.now, before)
+    status = ERROR if move.status == ERROR else REVERTED
+    return move.granted(move.record_with(status, SOURCE, before), move.event(before))
 
 
 def claimed_usage(claim: Claim) -> DomainUsage:
