@@ -35,8 +35,8 @@ from rtagent.reconcile.steps import Outcome, Step
 from rtagent.state.announcements import Announcements
 from rtagent.state.creation import Creation
 from rtagent.state.operations import Operations, bound
+from rtagent.state.restoration import MemoryWitness
 from rtagent.state.unwritten_allocations import UnwrittenAllocations
-from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
 
 P = ParamSpec("P")

@@ -24,7 +24,7 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.embedded import SystemClock
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.conductor_placement import ConductorPlacement
+from rtagent.placement.loading import ConductorPlacement
 from rtagent.rpc.transport import get_transport
 
 #: Seconds for one reply.

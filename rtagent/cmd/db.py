@@ -15,8 +15,8 @@ from rtagent.db import migrate
 from rtagent.db.backup import backup
 from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import Engine, open_engine, open_existing
+from rtagent.db.history import purge_expired, purge_history
 from rtagent.db.node_records import SqlNodes
-from rtagent.db.purge import purge_expired, purge_history
 from rtagent.db.restore import check_files, restore
 from rtagent.errors import RtAgentError
 from rtagent.identity.locks import without_agent

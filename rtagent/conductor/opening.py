@@ -21,7 +21,7 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.conductor_placement import ConductorPlacement
+from rtagent.placement.loading import ConductorPlacement
 from rtagent.ports import Clock
 from rtagent.rpc.transport import get_transport
 from rtagent.virt.enactor.enactor import LibvirtEnactor

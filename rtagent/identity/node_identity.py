@@ -16,7 +16,7 @@ from rtagent.model.base import Value
 from rtagent.model.node import Node, NodeRecord
 from rtagent.model.stored import Stored
 from rtagent.ports import Clock, Enroll, HostIdentity, Hypervisor, Reporter, Store, Witness
-from rtagent.state.witness import MemoryWitness
+from rtagent.state.restoration import MemoryWitness
 
 
 class NodeIdentity(Protocol):

@@ -1,9 +1,12 @@
-"""Load the Placement client from the options of ``[placement]``, with keystoneauth1."""
+"""Load the Placement client from the options of ``[placement]``, with keystoneauth1, and share it
+between threads.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from keystoneauth1 import exceptions, loading
 from keystoneauth1.plugin import BaseAuthPlugin
@@ -81,3 +84,18 @@ class ThreadClient(threading.local):
 
     def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
         self.api = connect()
+
+
+class ConductorPlacement:
+    """The allocations of instances and migrations. Thread-safe."""
+
+    def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
+        """:param connect: makes a client. Each thread has its own."""
+        self._local = ThreadClient(connect)
+
+    def consumer(self, uuid: str) -> Mapping[str, Any]:
+        """See `rtagent.conductor.ports.Allocations`, as for `write`."""
+        return self._local.api.consumer(uuid)
+
+    def write(self, consumers: Mapping[str, Mapping[str, Any]]) -> None:
+        self._local.api.post_consumers(consumers)

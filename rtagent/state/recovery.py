@@ -16,10 +16,8 @@ from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Position
 from rtagent.ports import Clock, Reporter, Store
-from rtagent.state.leases import Leases
-from rtagent.state.published import PublishedState
+from rtagent.state.published import Leases, PublishedState, WriterStatus
 from rtagent.state.restoration import Restoration
-from rtagent.state.status import WriterStatus
 
 
 class StateRecovery:

@@ -13,6 +13,24 @@ from rtagent.model.store_restore import StoreRestore, claim_differences
 from rtagent.model.stored import Position
 from rtagent.ports import Clock, Mark, Reporter, Witness
 
+
+class MemoryWitness:
+    """A `Witness` that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self.mark: Mark | None = None
+        self.restore: StoreRestore | None = None
+
+    def record(self, mark: Mark) -> None:
+        self.mark = mark
+
+    def keep(self, restore: StoreRestore) -> None:
+        self.restore = restore
+
+    def sync(self) -> None:
+        """Do nothing, because nothing is written."""
+
+
 #: How many claims are logged that differ from what was acknowledged; all of them are kept.
 LOGGED = 50
 

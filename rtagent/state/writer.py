@@ -37,12 +37,10 @@ from rtagent.model.change import Call
 from rtagent.model.node_state import NodeState
 from rtagent.model.notifications import with_notifications
 from rtagent.ports import Clock, Reporter, Store, Witness
-from rtagent.state.leases import Leases
-from rtagent.state.published import PublishedState
+from rtagent.state.published import Leases, PublishedState, WriterStatus
 from rtagent.state.queue import Decide, DecisionQueue, Pending
 from rtagent.state.recovery import StateRecovery
 from rtagent.state.restoration import Restoration
-from rtagent.state.status import WriterStatus
 
 #: How many queued decisions one commit carries at most.
 BATCH = 64

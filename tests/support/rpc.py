@@ -31,7 +31,7 @@ from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, CallerBounds
-from rtagent.state.witness import MemoryWitness
+from rtagent.state.restoration import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor

@@ -16,7 +16,7 @@ from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementConflict
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Server, ServerOperation
-from rtagent.placement.conductor_placement import ConductorPlacement
+from rtagent.placement.loading import ConductorPlacement
 from tests.functional.placement.conftest import PATIENCE
 from tests.support.hosts import uid
 from tests.support.server_records import MemoryServerStore

@@ -20,7 +20,7 @@ from rtagent.errors import (
 from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from rtagent.reconcile.steps import ClaimTransition, Step
-from rtagent.state.witness import MemoryWitness
+from rtagent.state.restoration import MemoryWitness
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker

@@ -18,7 +18,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Change
 from rtagent.ports import NullReporter
-from rtagent.state.witness import MemoryWitness
+from rtagent.state.restoration import MemoryWitness
 from rtagent.state.writer import BATCH, StateWriter
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
