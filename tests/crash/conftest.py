@@ -10,6 +10,7 @@ from typing import Any
 
 import oslo_messaging
 import pytest
+from sqlalchemy.engine import make_url
 
 from tests.crash.agent_home import ChildHome
 from tests.crash.scenario import Scenario
@@ -17,6 +18,7 @@ from tests.support.pci_hosts import GPU_IDS
 from tests.support.workload.deployment import DaemonHome, migrated, open_transport
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
+BACKENDS = ("sqlite", "postgresql", "mysql")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -26,6 +28,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
         databases = DATABASES if metafunc.config.getoption("long") else DATABASES[:1]
         metafunc.parametrize("database", databases)
+
+
+@pytest.fixture
+def turn(database_url: str) -> int:
+    """The number of the database's kind, from 0: what is tried on one of them only goes in turn."""
+    return BACKENDS.index(make_url(database_url).get_backend_name())
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def mover(
     rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
 ) -> Callable[..., DaemonHome]:
     """Factory of daemons for moves: the host has two GPUs and dedicated CPUs. It takes the URL of a
-    database; without one the daemon has its own."""
+    database."""
     alias = {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"}
     config = {
         "compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-7"},
@@ -77,7 +85,7 @@ def mover(
     }
     numbers = itertools.count()
 
-    def make(url: str | None = None) -> DaemonHome:
+    def make(url: str) -> DaemonHome:
         directory = tmp_path / f"daemon{next(numbers)}"
         return DaemonHome(directory, transport, None, url=url, vcpus=8, gpus=2, config=config)
 

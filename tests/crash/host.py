@@ -27,7 +27,7 @@ def _node(host: str, number: int) -> Node:
 
 PLAIN = Site(
     node=_node("h", 0xC0DE),
-    topology=Topology(cpus=frozenset(range(16)), memory_mb=65536, disk_mb=1024 * 1024),
+    topology=Topology(cpus=frozenset(range(64)), memory_mb=65536, disk_mb=1024 * 1024),
 )
 
 

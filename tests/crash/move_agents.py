@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.crash.move_sequences import SOURCE, MoveSequence, Step
 from tests.crash.restarts import DURABLE
-from tests.crash.scenario import call_in_background
+from tests.crash.scenario import call_in_background, noted
 from tests.crash.snapshot import SnapshotReader
 from tests.support.workload.deployment import Home
 
@@ -52,7 +52,7 @@ class MoveAgents:
         self._open(sequence)
         before = self._snapshot(sequence)
         for step, (answer, after) in zip(sequence.steps, recording, strict=True):
-            try:
+            with noted(f"{step.method} at the {step.side}"):
                 for point in points(step):
                     self._cut_off(step, point)
                     assert self._snapshot(sequence) == (after if point in DURABLE else before)
@@ -60,9 +60,6 @@ class MoveAgents:
                     self._start(self._homes[step.side])
                 assert sequence.comparable(self._do(step)) == answer
                 assert self._snapshot(sequence) == after
-            except Exception as error:
-                error.add_note(f"{step.method} at the {step.side}")
-                raise
             before = after
         self._clear(sequence)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tests.crash.changes import CHANGES, Change
-from tests.crash.scenario import Scenario
+from tests.crash.scenario import Scenario, noted
 
 #: The points at which a transaction is durable; at all others it is not.
 DURABLE = frozenset({"enroll.after", "commit.after"})
@@ -16,11 +16,8 @@ def cut_off_each(scenario: Scenario, cuts: Iterable[Cut]) -> None:
     """Kill the agent at a point of each change, and repeat the change with the next process."""
     before: Change | None = None
     for point, name in cuts:
-        try:
+        with noted(f"{name}, killed at {point}"):
             before = _cut(scenario, point, name, before)
-        except Exception as error:
-            error.add_note(f"{name}, killed at {point}")
-            raise
     scenario.start()
     _repeat(scenario, before)
 
@@ -45,7 +42,6 @@ def _cut(scenario: Scenario, point: str, name: str, before: Change | None) -> Ch
         scenario.start(failpoint)
         _repeat(scenario, before)
         change = make(scenario)
-    scenario.check()
     scenario.dies_during(change.ask)
     change.settle(landed=point in DURABLE)
     return change

@@ -2,7 +2,8 @@
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.servers.daemon import wait_until
@@ -91,6 +92,16 @@ class Scenario:
         self.home.close()
         if self._checker is not None:
             self._checker.close()
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Say in an error of the block what was going on."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(note)
+        raise
 
 
 def call_in_background(ask: Callable[[], Any]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.model.consumers import consumers_of
 from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
@@ -188,11 +187,6 @@ class AuditedNode:
                 "user_id": "u",
             },
         )
-
-    def allocate_claims(self, owner: str) -> None:
-        """Write what Placement should have for the owner's claims."""
-        for consumer in consumers_of(self.agent.state, owner).values():
-            self.write(consumer.uuid, consumer.parts)
 
     def parts(self, consumer: str) -> dict[str, Mapping[str, int]]:
         """What Placement has for a consumer, by provider."""

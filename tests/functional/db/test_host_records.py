@@ -1,6 +1,8 @@
-"""A scheduler starts from the records of all nodes, on every kind of database."""
+"""A scheduler starts from the records of all nodes of a shared database."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import update
@@ -15,10 +17,17 @@ from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.replica import replica_of
 from rtagent.scheduler.report import description_of, instances_of
 from rtagent.tracker import ResourceTracker
+from tests.servers import PostgreSQL
 from tests.support.host_states import node_named
 from tests.support.hosts import NOON, PINNED, ManualClock, request, uid
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver
 from tests.support.trackers import claim, started
+
+
+@pytest.fixture(scope="module")
+def empty_database(postgresql_server: PostgreSQL) -> Callable[[], str]:
+    """The queries are the same for every kind of database."""
+    return postgresql_server.create_database
 
 
 def agent_of(tracker: ResourceTracker) -> ReportingAgent:

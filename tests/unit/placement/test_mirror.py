@@ -86,10 +86,6 @@ def setup():
     return setup
 
 
-def test_no_round_runs_before_a_wake_up():
-    assert not Setup().turn(after=1e6)
-
-
 def test_a_round_publishes_the_current_state(setup):
     setup.grow(1000)
     setup.grow(2000)
@@ -105,12 +101,6 @@ def test_nothing_is_sent_before_the_host_is_known(setup):
     setup.mirror.wake()
     assert setup.turn()
     assert setup.requests() == []
-
-
-def test_changes_are_gathered(setup):
-    setup.grow()
-    assert not setup.turn(after=GATHER / 2)
-    assert setup.turn(after=GATHER / 2)
 
 
 def test_only_changes_that_affect_the_tree_wake_the_mirror(setup):
@@ -147,41 +137,6 @@ def test_a_refresh_is_no_lag_while_it_runs():
     assert len(lags) == 2
 
 
-def test_jitter_makes_a_refresh_earlier():
-    setup = Setup(refresh=lambda: 300.0)
-    setup.jitter = 0.0
-    setup.mirror.wake()
-    setup.turn()
-    setup.requests()
-    setup.jitter = 0.5
-    assert setup.turn(after=150)
-    assert setup.requests() == ["tree"]
-    assert setup.mirror.due_in == 225
-
-
-def test_a_refresh_corrects_what_other_writers_changed():
-    setup = Setup(refresh=lambda: 300.0)
-    setup.mirror.wake()
-    setup.turn()
-    setup.api.overwrite(ROOT, inventories={})
-    setup.turn(after=300)
-    assert setup.api.shown(ROOT)["inventories"]
-
-
-def test_a_refresh_that_fails_is_repeated_as_a_whole():
-    setup = Setup(refresh=lambda: 300.0)
-    setup.mirror.wake()
-    setup.turn()
-    setup.requests()
-    setup.api.overwrite(ROOT, inventories={})
-    setup.api.failure = PlacementUnavailable("down for maintenance")
-    setup.turn(after=300)
-    assert setup.requests() == ["tree"]
-    setup.api.failure = None
-    setup.turn(after=1)
-    assert setup.requests() == ["provider", "traits", "inventories", "put_inventories"]
-
-
 def test_a_refresh_that_does_not_begin_is_made_up_for():
     failures = []
 
@@ -198,16 +153,6 @@ def test_a_refresh_that_does_not_begin_is_made_up_for():
     setup.turn(after=300)
     setup.turn(after=1)
     assert setup.api.shown(ROOT)["inventories"]
-
-
-def test_the_refresh_interval_may_change():
-    seconds = [0.0]
-    setup = Setup(refresh=lambda: seconds[0])
-    setup.mirror.wake()
-    setup.turn()
-    assert setup.mirror.due_in == math.inf
-    seconds[0] = 50.0
-    assert setup.mirror.due_in == 50.0
 
 
 def test_forget_makes_the_mirror_read_again(setup):
@@ -314,17 +259,6 @@ class RecordingIds(MemoryPlacement):
         return ids
 
 
-def test_all_requests_of_a_round_have_the_same_request_id(setup):
-    api, clock = RecordingIds(), ManualClock()
-    mirror = RunningMirror(api, setup.wanted, MemoryOwnership(), clock)
-    for _ in range(2):
-        mirror.forget()
-        clock.advance(GATHER)
-        mirror.turn()
-    first, second, third, fourth = api.taken()
-    assert first == second == third != fourth
-
-
 @pytest.fixture
 def recorded():
     """A mirror whose first round is over; nothing has caused the next one."""
@@ -350,14 +284,6 @@ def test_a_round_has_the_request_id_of_the_call_that_caused_it(recorded):
     assert recorded.turn()
     (own,) = recorded.api.taken()
     assert own.startswith("req-") and own != "req-a"
-
-
-def test_a_round_of_several_calls_has_the_request_id_of_the_last_one(recorded):
-    caused(recorded, "req-a", "req-b")
-    caused(recorded, "req-c", "")
-    recorded.mirror.listener(recorded.state, [replace(CLAIMED, request_id="req-d")])
-    assert recorded.turn()
-    assert recorded.api.taken() == ["req-c"]
 
 
 def test_a_failed_round_leaves_its_request_id_to_the_next_one(recorded):
@@ -396,12 +322,6 @@ def running():
     setup.requests()
     yield setup
     assert setup.mirror.stop(timeout=60)
-
-
-def test_sync_now_runs_a_round_at_once(running):
-    running.grow()
-    running.mirror.sync_now(timeout=60)  # the clock stands still
-    assert running.mirror.revision == running.state.revision
 
 
 def test_sync_now_reads_only_if_asked_to(running):

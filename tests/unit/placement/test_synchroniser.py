@@ -61,19 +61,6 @@ def test_the_first_push_sends_each_part_once(setup):
     assert total(setup) == 8
 
 
-def test_a_second_push_sends_nothing(setup):
-    setup.sync()
-    assert setup.sync()[1] == []
-
-
-def test_one_change_needs_one_request(setup):
-    setup.sync()
-    assert setup.sync(tree(provider({"VCPU": record(4)}, {"COMPUTE_NODE"})))[1] == [
-        "put_inventories"
-    ]
-    assert total(setup) == 4
-
-
 def test_after_forget_the_provider_is_read_and_compared(setup):
     setup.sync()
     setup.synchroniser.forget()
@@ -126,13 +113,6 @@ def test_a_refresh_looks_up_unknown_traits_again(setup):
     wanted = tree(provider(VCPUS, {"COMPUTE_NODE", "HW_NOT_INVENTED"}))
     setup.sync(wanted)
     assert setup.sync(wanted, refresh=True)[1] == ["tree", "ensure_traits"]
-
-
-def test_children_are_created_after_their_parent(setup):
-    child = provider({"CUSTOM_GPU": record(1)}, uuid=uid(2), name="child", parent=ROOT)
-    synced, _ = setup.sync(tree(provider(VCPUS), child))
-    assert synced.problems == ()
-    assert setup.api.shown(uid(2))["parent"] == ROOT
 
 
 def test_a_conflict_is_retried_with_the_current_contents(setup):
@@ -233,15 +213,6 @@ def test_a_refused_part_does_not_stop_the_others(setup):
     assert setup.api.shown(uid(2))["inventories"]
 
 
-def test_a_refused_part_is_retried_by_the_next_pass(setup):
-    setup.sync()
-    setup.api.failures["put_inventories"] = PlacementError("no")
-    changed = tree(provider({"VCPU": record(4)}, {"COMPUTE_NODE"}))
-    setup.sync(changed)
-    del setup.api.failures["put_inventories"]
-    assert setup.sync(changed)[1] == ["put_inventories"]
-
-
 def test_unknown_traits_are_left_out_and_looked_up_once(setup):
     wanted = tree(provider(VCPUS, {"COMPUTE_NODE", "HW_NOT_INVENTED"}))
     synced, _ = setup.sync(wanted)
@@ -254,19 +225,6 @@ def test_unknown_traits_are_left_out_and_looked_up_once(setup):
 
 
 # -- ownership ------------------------------------------------------------------------------------
-
-
-def test_contents_of_other_writers_are_kept(setup):
-    setup.sync()
-    setup.api.overwrite(
-        ROOT,
-        traits=["COMPUTE_NODE", "CUSTOM_GOLD", "HW_CPU_X86_AVX"],
-        inventories={"CUSTOM_FPGA": record_document(2)},
-    )
-    setup.synchroniser.forget()
-    assert setup.sync(tree(provider(VCPUS)))[0].problems == ()
-    assert set(setup.shown["traits"]) == {"CUSTOM_GOLD", "HW_CPU_X86_AVX"}
-    assert set(setup.shown["inventories"]) == {"VCPU", "CUSTOM_FPGA"}
 
 
 def test_owned_contents_are_removed_after_a_restart(setup):
@@ -303,13 +261,6 @@ def test_a_taken_name_is_reported_with_the_remedy(setup):
     assert problem.kwargs["other_uuid"] == uid(66)
     for words in ("named cn1", uid(66), ROOT, f"resource provider delete {uid(66)}", "compute_id"):
         assert words in problem.message
-
-
-def test_a_taken_name_is_resolved_by_deleting_the_other_provider(setup):
-    setup.api.create_provider(uid(66), "cn1")
-    setup.sync()
-    setup.api.delete(uid(66))
-    assert setup.sync()[0].problems == ()
 
 
 def test_a_provider_with_our_uuid_and_another_name_is_left_alone(setup):
@@ -389,24 +340,6 @@ def test_a_withdrawn_trait_is_not_owned_while_an_inventory_is_drained(setup):
     assert set(setup.shown["inventories"]) == {"VCPU"}
 
 
-def test_an_inventory_in_use_may_shrink(setup):
-    in_use(setup)
-    smaller = tree(provider({**VCPUS, "DISK_GB": record(5)}, {"COMPUTE_NODE"}))
-    assert setup.sync(smaller)[0].problems == ()
-    assert total(setup, "DISK_GB") == 5
-
-
-def record_document(number):
-    return {
-        "total": number,
-        "reserved": 0,
-        "min_unit": 1,
-        "max_unit": number,
-        "step_size": 1,
-        "allocation_ratio": 1.0,
-    }
-
-
 # -- children -------------------------------------------------------------------------------------
 
 CHILD = uid(2)
@@ -433,20 +366,6 @@ def test_an_obsolete_child_is_deleted_with_one_request(setup):
     assert setup.sync() == (Outcome(revision=1), ["delete_provider"])
     assert setup.api.provider(CHILD) is None
     assert setup.sync()[1] == []
-
-
-def test_a_child_that_is_wanted_again_is_created_again(setup):
-    setup.sync(WITH_GPU)
-    setup.sync()
-    assert setup.sync(WITH_GPU)[0].problems == ()
-    assert setup.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]["total"] == 1
-
-
-def test_an_obsolete_child_is_deleted_after_a_restart(setup):
-    setup.sync(WITH_GPU)
-    setup.restart()
-    assert setup.sync()[0].problems == ()
-    assert setup.api.provider(CHILD) is None
 
 
 def test_an_obsolete_child_deleted_by_another_client_is_forgotten(setup):
@@ -484,16 +403,6 @@ def test_a_drained_child_that_is_wanted_again_is_no_longer_reserved(setup):
     setup.sync()
     assert setup.sync(WITH_GPU)[0].problems == ()
     assert setup.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]["reserved"] == 0
-
-
-def test_contents_of_other_writers_on_a_child_are_kept(setup):
-    setup.sync(WITH_GPU)
-    setup.api.overwrite(CHILD, traits=["COMPUTE_MANAGED_PCI_DEVICE", "CUSTOM_GOLD"])
-    setup.restart()
-    assert setup.sync()[0].problems == ()
-    left = setup.api.shown(CHILD)
-    assert (left["traits"], left["inventories"]) == (["CUSTOM_GOLD"], {})
-    assert setup.sync()[1] == []
 
 
 def test_a_parent_deleted_by_another_client_is_created_again(setup):

@@ -1,11 +1,15 @@
-"""The published state: listeners, and the notes of touched keys that audits need."""
+"""The published state: listeners, the notes of touched keys that audits need, and leases."""
 
 import pytest
 
-from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.claims import abort_instance_claim, activate_claim, renew_claim, update_usage
+from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
+from rtagent.model.request import InstanceUpdate
 from rtagent.reconcile.steps import ClaimTransition, Step
 from rtagent.state.published import NOTES
+from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
+from tests.support.hosts import ManualClock, call
 from tests.support.trackers import claim, release, tracker_on
 
 
@@ -30,3 +34,56 @@ def test_listeners_get_each_publication_with_the_state_that_it_made():
         claim(tracker, vcpus=9)
     ((state, causes),) = received
     assert made.uuid in state.claims and causes == ["instance_claim"]
+
+
+def test_leases_lapse_by_the_monotonic_clock_alone():
+    clock = ManualClock()
+    tracker = tracker_on(MemoryStore(), clock)
+    first, second, third = (claim(tracker) for _ in range(3))
+    tracker.change(activate_claim, call("activate_claim"), third.uuid)
+    clock.advance(200)
+    tracker.change(renew_claim, call("renew_claim"), second.uuid)
+    clock.advance(100)
+    assert tracker.lapsed() == {first.uuid}
+    tracker.restart_leases()
+    assert not tracker.lapsed()
+    clock.advance(300)
+    assert tracker.lapsed() == {first.uuid, second.uuid}
+    tracker.execute(abort_instance_claim, call("abort_instance_claim"), first.uuid)
+    assert tracker.lapsed() == {second.uuid}
+
+
+def test_update_of_an_instance_does_not_renew_its_lease():
+    clock = ManualClock()
+    tracker = tracker_on(MemoryStore(), clock)
+    held = claim(tracker)
+    clock.advance(299)
+    facts = InstanceUpdate(uuid=held.owner_id, vm_state="building", task_state="networking")
+    tracker.execute(update_usage, call("update_usage"), facts)
+    clock.advance(1)
+    assert tracker.lapsed() == {held.uuid}
+
+
+def test_leases_run_a_full_term_again_after_the_store_was_away():
+    clock = ManualClock()
+    store = FailingStore(MemoryStore())
+    tracker = tracker_on(store, clock)
+    claim(tracker)
+    clock.advance(299)
+    store.fail(StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        claim(tracker)
+    assert tracker.recover()
+    clock.advance(299)
+    assert not tracker.lapsed()
+    clock.advance(1)
+    assert len(tracker.lapsed()) == 1
+
+
+def test_leases_run_a_full_term_again_after_a_restart():
+    clock, store = ManualClock(), MemoryStore()
+    tracker = tracker_on(store, clock)
+    held = [claim(tracker) for _ in range(3)]
+    release(tracker, held[0].uuid)
+    clock.advance(1000)
+    assert not tracker_on(MemoryStore(store.disk), clock).lapsed()

@@ -1,4 +1,4 @@
-"""Adoption of domains with mediated devices that others have made, under uuids of their own."""
+"""Units of adopted domains: mediated devices that others have made, under uuids of their own."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Worker process that assigns devices to guests and releases them until it is killed.
+"""Worker process that assigns host CPUs and devices to guests and releases them until it is killed.
 
 Everything but the hypervisor is real. It reports each call before making it, and after the answer
 what its callers know then.
@@ -26,7 +26,7 @@ from rtagent.lifecycle.attach import (
     quarantine,
 )
 from rtagent.model.change import Call
-from rtagent.model.claim import ATTACH, BUILDING, Claim
+from rtagent.model.claim import ATTACH, BUILDING, Claim, Unit
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy, Policy
@@ -35,20 +35,20 @@ from rtagent.pci.specs import parse_specs
 from rtagent.testing.failpoints import Failpoint, FailpointStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import TOPOLOGY, request
+from tests.support.hosts import PINNED, PINNING, TOPOLOGY, request
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, gpu, nic
 from tests.support.trackers import enroll
 
 HARDWARE = {d.address: d for d in (gpu(GPU_0), gpu(GPU_1), *nic(PF_0, 3))}
 ONCE = frozenset({GPU_0, GPU_1})
 SPECS = parse_specs([json.dumps(o) for o in ({**GPU_IDS, "one_time_use": True}, PF_IDS, VF_IDS)])
-POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+POLICY = Policy(numa=PINNING, pci=PciPolicy(specs=SPECS, aliases=ALIASES))
 REQUESTED = ("gpu:1", "gpu:2", "vf:1", "vf:2", "pf:1", "gpu:1,vf:1")
 #: Causes of the commits during which the process is killed.
 CAUSES = ("instance_claim", "claim", "allocate", "free", "activate", "release", "clear", "audit")
 
-#: A claim as its callers know it: owner, kind, state, addresses of its devices.
-KnownClaim = tuple[str, str, str, tuple[str, ...]]
+#: A claim as its callers know it: owner, kind, state, units.
+KnownClaim = tuple[str, str, str, tuple[Unit, ...]]
 
 
 class DeviceWorker:
@@ -73,6 +73,8 @@ class DeviceWorker:
 
     def _instance_claim(self) -> None:
         extra_specs = {"pci_passthrough:alias": self._rng.choice(REQUESTED)}
+        if self._rng.random() < 0.7:
+            extra_specs |= PINNED
         asked = request(1, 64, owner=self._uuid(), extra_specs=extra_specs)
         call = self._call("instance_claim")
         self._do(
@@ -185,7 +187,7 @@ class DeviceWorker:
 def known_claims(state: NodeState) -> Mapping[str, KnownClaim]:
     """Return the claims by uuid, as their callers know them."""
     return {
-        uuid: (c.owner_id, c.kind, c.state, tuple(sorted(device.address for device in c.pci)))
+        uuid: (c.owner_id, c.kind, c.state, tuple(sorted(c.units)))
         for uuid, c in state.claims.items()
     }
 

@@ -14,22 +14,14 @@ NEW = {"VCPU": 2, "MEMORY_MB": 3072, "DISK_GB": 2}
 NONE: dict[str, int] = {}
 
 
-@pytest.fixture(params=["memory", "http"])
-def hosts(request):
+@pytest.fixture
+def hosts():
     """A host with a guest, and another host."""
-    clock = ManualClock()
-    if request.param == "memory":
-        api = MemoryPlacement()
-        apis = [api, api]
-    else:
-        node = request.getfixturevalue("node")
-        apis = [node.client(), node.client()]
-    # Each test has providers of its own in a Placement that outlives it.
-    numbers = [int(uid()[-12:], 16) for _ in range(2)]
-    found = [AllocatingAgent(number, api, clock) for number, api in zip(numbers, apis, strict=True)]
-    for agent in found:
+    api, clock = MemoryPlacement(), ManualClock()
+    agents = [AllocatingAgent(number, api, clock) for number in (1, 2)]
+    for agent in agents:
         agent.publish()
-    return found
+    return agents
 
 
 class Story:

@@ -1,4 +1,5 @@
-"""Devices have one owner and are not lost when an agent is killed at any point of any commit.
+"""Host CPUs and devices have one owner and are not lost when an agent is killed at any point of any
+commit.
 
 A device for one-time use is not assigned again before it was cleared. Runs on every database.
 """
@@ -8,7 +9,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-import pytest
 from sqlalchemy import select
 
 from rtagent.db.engine import open_engine
@@ -16,13 +16,20 @@ from rtagent.db.schema import pci_devices, units
 from rtagent.db.store import SqlStore
 from rtagent.model.node_state import NodeState, restore
 from rtagent.pci.allocations import device_allocations
-from tests.crash.device_worker import CAUSES, ONCE, POLICY, KnownClaim, known_claims, run_worker
-from tests.crash.test_pins import POINTS
+from tests.crash.restarts import DURABLE
+from tests.crash.scenario import noted
+from tests.crash.test_boundaries import points
+from tests.crash.unit_worker import CAUSES, ONCE, POLICY, KnownClaim, known_claims, run_worker
 from tests.servers.forked import processes
 from tests.support.hosts import NODE
 from tests.support.workload.deployment import PATIENCE, migrated
 
 Claims = Mapping[str, KnownClaim]
+
+
+def names(claim: KnownClaim) -> set[str]:
+    """Return the addresses of a claim's devices, and the numbers of its host CPUs."""
+    return {name for _, name in claim[3]}
 
 
 class Callers:
@@ -48,26 +55,26 @@ class Callers:
         if cause == "clear":
             # If it is assigned now, that is its one use.
             self.used.discard(name)
-            self.used |= ONCE & {a for *_, devices in claims.values() for a in devices}
+            self.used |= ONCE & {name for claim in claims.values() for name in names(claim)}
         for uuid in claims.keys() - self.claims.keys():
-            taken = ONCE.intersection(claims[uuid][3])
+            taken = ONCE & names(claims[uuid])
             assert not taken & self.used, f"assigned again and not cleared: {taken & self.used}"
             self.used |= taken
         self.claims = claims
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_device_is_neither_lost_nor_assigned_twice(database_url: str, point: str, long: bool):
+def test_unit_is_neither_lost_nor_assigned_twice(database_url: str, turn: int, long: bool):
+    """Each point with one cause on each database, another on each; in a long run with all."""
     migrated(database_url)
-    callers, at = Callers(), POINTS.index(point)
-    few = (CAUSES * 2)[3 * at % 8 :][: 3 if database_url.startswith("sqlite") else 1]
-    for seed, cause in enumerate(CAUSES * 4 if long else few):
-        run_until_killed(database_url, f"commit.{point}/{cause}:{1 + seed % 2}", seed, callers)
-        state = loaded(database_url)
-        assert callers.requested[0] == cause
-        landed(callers, known_claims(state)) if point == "after" else unchanged(
-            callers, known_claims(state)
-        )
+    callers = Callers()
+    for at, point in enumerate(points("commit")):
+        for cause in CAUSES if long else [CAUSES[(3 * at + turn) % len(CAUSES)]]:
+            with noted(f"{cause}, killed at {point}"):
+                run_until_killed(database_url, f"{point}/{cause}:{1 + at % 2}", at, callers)
+                state = loaded(database_url)
+                assert callers.requested[0] == cause
+                check = landed if point in DURABLE else unchanged
+                check(callers, known_claims(state))
 
 
 def run_until_killed(url: str, failpoint: str, seed: int, callers: Callers) -> None:
@@ -105,10 +112,10 @@ def landed(callers: Callers, found: Claims) -> None:
     else:
         assert not gone
     for uuid in before.keys() & found.keys():
-        owner, kind, state, devices = before[uuid]
+        owner, kind, state, held = before[uuid]
         if uuid == name and cause in ("activate", "allocate"):
             state = "active"
-        assert found[uuid] == (owner, kind, state, devices)
+        assert found[uuid] == (owner, kind, state, held)
     callers.learn(cause, name, found)
 
 
@@ -118,13 +125,14 @@ def loaded(url: str) -> NodeState:
     state = restore(SqlStore(engine).load(NODE.uuid), POLICY)
     state.check()
     with engine.connect() as connection:
-        owned = connection.execute(select(units.c.unit, units.c.owner_id)).all()
+        owned = connection.execute(select(units.c.kind, units.c.unit, units.c.owner_id)).all()
         rows = {row.address: row for row in connection.execute(select(pci_devices))}
     engine.dispose()
     claims = state.claims.values()
     held = {device.address: claim for claim in claims for device in claim.pci}
-    assert dict(owned) == {address: claim.owner_id for address, claim in held.items()}
-    assert len(owned) == len(held) == sum(len(claim.pci) for claim in claims)
+    assert {(kind, unit): owner for kind, unit, owner in owned} == dict(state.units)
+    assert not any("the database says" in (claim.suspect or "") for claim in claims)
+    assert len(held) == sum(len(claim.pci) for claim in claims)
     used = {
         a for domain_usage in state.domain_usages.values() for a in domain_usage.occupancy.devices
     }

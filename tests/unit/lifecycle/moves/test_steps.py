@@ -1,9 +1,9 @@
-"""The end of a move: confirmed, reverted, failed; at both sides, in any order, repeated."""
+"""The steps of a move after its claim: the guest leaves, arrives for good, or comes back."""
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import ClaimNotFound, IllegalTransition
+from rtagent.errors import ClaimExpired, ClaimNotFound, IllegalTransition
 from rtagent.model.change import Change
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, MOVE_TYPES, RESIZE
 from rtagent.model.observation import NEVER_OBSERVED, Domain
@@ -11,6 +11,43 @@ from rtagent.model.request import Flavor
 from tests.support.audits import unreadable
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.move_host import GUEST, Host, facts, in_transit, source_and_dest
+
+
+def test_suspect_claim_is_not_suspect_once_the_guest_leaves():
+    source, _ = source_and_dest()
+    (claim,) = source.state.claims_of(GUEST)
+    source.state = replace(
+        source.state,
+        claims=source.state.claims.set(claim.uuid, replace(claim, suspect="missing")),
+    )
+    assert source.start_move_out(facts()).suspect is None
+
+
+def test_outgoing_claim_can_be_released_and_not_aborted():
+    source, _ = source_and_dest()
+    out = source.start_move_out(facts())
+    with pytest.raises(IllegalTransition, match="is outgoing: abort_instance_claim is not legal"):
+        source.abort(out)
+    source.release(out)
+
+
+def test_finish_revert_after_the_confirmation_is_refused_as_expired():
+    source, _ = source_and_dest()
+    migration = facts()
+    source.start_move_out(migration)
+    source.drop_at_source(migration)
+    with pytest.raises(ClaimExpired):
+        source.finish_revert(migration)
+
+
+def test_call_of_the_other_side_names_the_legal_methods():
+    _, dest = source_and_dest()
+    migration = facts()
+    dest.claim_move(migration)
+    for verb in (dest.start_move_out, dest.finish_revert):
+        with pytest.raises(IllegalTransition, match=r"at its destination.*legal: finish_move"):
+            verb(migration)
+
 
 KINDS = sorted(MOVE_TYPES)
 COLD = [RESIZE, MIGRATION]
