@@ -54,22 +54,16 @@ class Chromium(Server):
         except OSError:
             return False
 
-    def browser(self, *, dark: bool = False, script: bool = True) -> WebDriver:
-        """Open a browser, which the caller ends with ``quit()``.
-
-        :param dark: the system's colour scheme. :param script: whether pages may run scripts.
-        """
+    def browser(self) -> WebDriver:
+        """Open a browser, which the caller ends with ``quit()``."""
         options = webdriver.ChromeOptions()
         options.binary_location = BROWSER
         for argument in ARGUMENTS:
             options.add_argument(argument)
-        if not script:
-            content = {"profile.managed_default_content_settings.javascript": 2}
-            options.add_experimental_option("prefs", content)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Remote(f"http://127.0.0.1:{self.port}", options=options)
         driver.set_script_timeout(100)
-        look(driver, dark=dark)
+        look(driver)
         return driver
 
 

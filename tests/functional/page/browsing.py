@@ -25,6 +25,10 @@ AXE = Path(
 )
 
 
+#: What other pages than the host map have of it: one test examines the map.
+OF_THE_MAP = ("#map .cpu:not(.would-be)", "#map .unit:not(.would-be)")
+
+
 class Browser:
     """:ivar driver: of selenium."""
 
@@ -33,6 +37,11 @@ class Browser:
 
     def open(self, url: str) -> None:
         self.driver.get(url)
+
+    def allow_scripts(self, allowed: bool) -> None:
+        """Let the pages that are opened from now on run scripts, or not."""
+        command = "Emulation.setScriptExecutionDisabled"
+        self.driver.execute_cdp_cmd(command, {"value": not allowed})
 
     def find(self, selector: str) -> WebElement:
         """Return the first element of a CSS selector."""
@@ -80,12 +89,18 @@ class Browser:
                     hosts.add(url.hostname)
         return hosts - {"127.0.0.1"}
 
-    def violations(self) -> list[str]:
-        """Return the serious problems that axe-core finds in the page."""
+    def violations(self, *left_out: str) -> list[str]:
+        """Return the serious problems that axe-core finds in the page.
+
+        :param left_out: CSS selectors of what is not examined: the contrast of each text takes
+            time.
+        """
         self.driver.execute_script(AXE.read_text())
         found = self.driver.execute_async_script(
-            "const done = arguments[arguments.length - 1];"
-            "axe.run(document, {resultTypes: ['violations']}).then(r => done(r.violations));"
+            "const [leftOut, done] = arguments;"
+            "const options = {resultTypes: ['violations'], preload: false};"
+            "axe.run({exclude: leftOut}, options).then(r => done(r.violations));",
+            left_out,
         )
         return [
             f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:200]}"

@@ -5,6 +5,7 @@ from selenium.webdriver.common.keys import Keys
 
 from rtagent.api.page.formats import megabytes, size
 from rtagent.api.page.host_map import WORDS
+from tests.functional.page.page_hosts import PageHost, populate
 from tests.servers.chromium import look
 
 #: All CPUs: cell, the threads of the core, classes, label, and the owner of the row that it links.
@@ -50,9 +51,37 @@ return [...document.querySelectorAll(".function-about > *")].map((each) => [
 """
 
 
-def test_cpus_are_those_of_the_numa_document(browser, host):
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """A host of two sockets with guests and devices, and its pages."""
+    with PageHost(tmp_path_factory.mktemp("host")) as made:
+        populate(made)
+        yield made
+
+
+# -- the frame ---------------------------------------------------------------------------------
+
+
+def test_the_first_page_loads_its_style_and_script(browser, host):
     browser.open(host.url)
-    shown = browser.run(CPUS)
+    assert host.state.node.hypervisor_hostname in browser.driver.title
+    assert browser.run("return document.documentElement.classList.contains('js')")
+    assert browser.run("return document.styleSheets.length") >= 1
+    browser.wait(lambda: browser.text("#connection") == "Live")
+
+
+def test_without_script_the_first_page_is_there(plain_browser, host):
+    plain_browser.open(host.url)
+    assert "Host map" in plain_browser.text("h1")
+    assert not plain_browser.find("#theme").is_displayed()
+
+
+# -- what the map shows ------------------------------------------------------------------------
+
+
+def test_cpus_are_those_of_the_numa_document(plain_browser, host):
+    plain_browser.open(host.url)
+    shown = plain_browser.run(CPUS)
     (node,) = host.document("/numa")["numa"]
     expected = {}
     for cell in node["cells"]:
@@ -73,9 +102,9 @@ def test_cpus_are_those_of_the_numa_document(browser, host):
         assert (each["name"] or "") in labels[key]
 
 
-def test_devices_are_those_of_the_pci_document(browser, host):
-    browser.open(host.url)
-    shown = browser.run(UNITS)
+def test_devices_are_those_of_the_pci_document(plain_browser, host):
+    plain_browser.open(host.url)
+    shown = plain_browser.run(UNITS)
     devices = host.document("/pci")["pci"]
     for device in devices:
         unit = shown.pop(f"dev-{device['address']}")
@@ -95,23 +124,25 @@ def test_devices_are_those_of_the_pci_document(browser, host):
     assert len(shown) == len(resources)
 
 
-def test_quantities_are_those_of_the_documents(browser, host):
-    browser.open(host.url)
+def test_quantities_are_those_of_the_documents(plain_browser, host):
+    plain_browser.open(host.url)
     (node,) = host.document("/nodes")["nodes"]
     for name, inventory in node["inventories"].items():
         in_words = megabytes if inventory["unit"] == "MB" else str
-        assert browser.text(f"#capacity-{name} .capacity-free b") == in_words(inventory["free"])
-        assert f"{in_words(inventory['used'])} of" in browser.text(f"#capacity-{name}")
+        assert plain_browser.text(f"#capacity-{name} .capacity-free b") == in_words(
+            inventory["free"]
+        )
+        assert f"{in_words(inventory['used'])} of" in plain_browser.text(f"#capacity-{name}")
     (numa,) = host.document("/numa")["numa"]
     for cell in numa["cells"]:
-        lines = browser.all(f"#cell-{cell['id']} .pool")
+        lines = plain_browser.all(f"#cell-{cell['id']} .pool")
         assert [line.text.splitlines()[0] for line in lines] == [
             size(pool["size_kb"]) for pool in cell["pages"]
         ]
         for line, pool in zip(lines, cell["pages"], strict=True):
             free, total = (size(pool[key] * pool["size_kb"]) for key in ("free", "total"))
             assert f"{free} free of {total}" in line.text
-            parts = browser.run(
+            parts = plain_browser.run(
                 "return [...arguments[0].querySelectorAll('rect')].map(r => ['x', 'width'].map("
                 "name => parseFloat(r.getAttribute(name))))",
                 line,
@@ -177,20 +208,14 @@ def test_axe_finds_nothing_serious(browser, host, dark, width):
     assert browser.violations() == []
 
 
-@pytest.mark.parametrize("width", [320, 760, 1280, 3840])
-def test_nothing_is_wider_than_the_window(browser, host, width):
-    look(browser.driver, width=width)
+def test_the_map_fits_its_window_and_cuts_no_name_of_an_owner_of_a_device(browser, host):
     browser.open(host.url)
-    assert browser.run("return document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize("width", [1280, 3840])
-def test_names_of_the_owners_of_devices_are_not_cut(browser, host, width):
-    look(browser.driver, width=width)
-    browser.open(host.url)
-    found = browser.run(HIDDEN)
-    assert {"render-1", "analytics-1"} <= {text for text, _ in found}
-    assert [text for text, hidden in found if hidden > 0] == []
+    for width in (320, 760, 1280, 3840):
+        look(browser.driver, width=width)
+        assert browser.run("return document.documentElement.scrollWidth") <= width
+        names = browser.run(HIDDEN)
+        assert {"render-1", "analytics-1"} <= {text for text, _ in names}
+        assert width < 1280 or [text for text, hidden in names if hidden > 0] == []
 
 
 def test_without_script_the_map_has_links_to_a_table(plain_browser, host):
@@ -210,3 +235,56 @@ def test_a_name_links_the_page_of_its_claim(browser, host):
     link.click()
     browser.wait(lambda: name in browser.text("h1"))
     assert "/page/claims/" in browser.driver.current_url
+
+
+# -- names that their writers chose to harm the reader -------------------------------------------
+
+MARKUP = "<script>document.title='x'</script><img src=x onerror=alert(1)>\"'&"
+CONTROLS = "a\u0007b\u001b[31mc\u007f"
+BIDI = "\u202egnp.exe\u2066\u200b"
+BREAKS = "one\ntwo\u2028three"
+ATTRIBUTE = '" onfocus="alert(1)" style="color:red'
+TEMPLATE = "{{ 7 * 7 }}{% include 'base.html' %}"
+NAMES = (MARKUP, CONTROLS, BIDI, BREAKS, ATTRIBUTE, TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    with PageHost(tmp_path_factory.mktemp("host")) as made:
+        for name in NAMES:
+            made.pinned(name, 2)
+        made.foreign("/".join(["x" * 1000] * 100).replace("/", "-"), 1)
+        made.audit()
+        yield made
+
+
+def test_hostile_names_stay_text(browser, hostile):
+    browser.open(hostile.url)
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    shown = [each.get_property("textContent") for each in browser.all(".owners tbody th")]
+    assert shown[0] == MARKUP
+    assert shown[1] == r"a\x07b\x1b[31mc\x7f"
+    assert shown[2] == r"\u202egnp.exe\u2066\u200b"
+    assert shown[4:6] == [ATTRIBUTE, TEMPLATE]
+    assert "Host map" in browser.driver.title
+    assert not browser.all("main script, main img, [onfocus], main [style]")
+    # Escapes of characters that are shown as they are would hide the difference to a real name.
+    for cpu in browser.all("#map .cpu.claimed"):
+        assert "\u202e" not in cpu.get_attribute("aria-label")
+
+
+def test_a_name_of_100_kb_is_shortened(browser, hostile):
+    browser.open(hostile.url)
+    (orphan,) = hostile.document("/orphans")["orphans"]
+    assert len(orphan["name"]) > 90_000
+    shown = browser.all(".owners tbody th")[-1].get_property("textContent")
+    assert (len(shown), shown[-1]) == (1001, "…")
+    assert browser.run("return document.documentElement.scrollWidth") <= 1280
+    assert len(hostile.sources.answer("/").body) < 200_000
+
+
+def test_a_pinned_hostile_name_stays_text(browser, hostile):
+    browser.open(hostile.url)
+    browser.run("const cpu = document.querySelector('#map .cpu.claimed'); cpu.focus(); cpu.click()")
+    assert browser.all("#inspector h2")
+    assert not browser.all("#inspector script, #inspector img, #inspector [style]")
