@@ -1,4 +1,4 @@
-"""ReadClient: the client of the read API."""
+"""ReadClient: the client of the read API. Reader: whatever answers as the read API does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -34,7 +35,41 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._address.path)
 
 
-class ReadClient:
+class Reader(ABC):
+    """Reads the documents of the read API, wherever they are made."""
+
+    def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
+        """Return the document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
+
+        A health document is returned for any status.
+
+        :param filters: filters that are None are not sent.
+        :raises AgentUnreachable: there is no reply. :raises RtAgentError: the reply is an error.
+        """
+        status, body = self.request(_target(segments, filters))
+        document = self.decoded(body)
+        if status >= http.client.BAD_REQUEST and "error" in document:
+            raise as_error(document)
+        return document
+
+    def text(self, *segments: str, **filters: str | None) -> str:
+        """Return the text at a path that has no document. :raises RtAgentError: as `get`."""
+        status, body = self.request(_target(segments, filters))
+        if status >= http.client.BAD_REQUEST:
+            raise as_error(self.decoded(body))
+        return body.decode(errors="replace")
+
+    @abstractmethod
+    def request(self, target: str) -> tuple[int, bytes]:
+        """Return the status and the body of the reply to a GET of this path and query."""
+
+    def decoded(self, body: bytes) -> dict[str, Any]:
+        """Return the document of a body."""
+        document: dict[str, Any] = json.loads(body)
+        return document
+
+
+class ReadClient(Reader):
     """The documents of the agent that listens at an address."""
 
     def __init__(
@@ -51,42 +86,9 @@ class ReadClient:
         self._address, self._timeout, self._remedy = address, timeout, remedy
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
-        """Return the document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
-
-        A health document is returned for any status.
-
-        :param filters: filters that are None are not sent.
-        :raises AgentUnreachable: there is no reply. :raises RtAgentError: the reply is an error.
-        """
-        status, body = self._request(segments, filters)
-        document = self._decoded(body)
-        if status >= http.client.BAD_REQUEST and "error" in document:
-            raise as_error(document)
-        return document
-
-    def text(self, *segments: str, **filters: str | None) -> str:
-        """Return the text at a path that has no document. :raises RtAgentError: as `get`."""
-        status, body = self._request(segments, filters)
-        if status >= http.client.BAD_REQUEST:
-            raise as_error(self._decoded(body))
-        return body.decode(errors="replace")
-
-    def _decoded(self, body: bytes) -> dict[str, Any]:
-        try:
-            document: dict[str, Any] = json.loads(body)
-        except ValueError as exc:
-            raise self._unreachable(exc) from exc
-        return document
-
-    def _request(
-        self, segments: Sequence[str], filters: Mapping[str, str | None]
-    ) -> tuple[int, bytes]:
-        path = "/" + "/".join(quote(segment, safe="") for segment in segments)
-        query = urlencode({key: value for key, value in filters.items() if value is not None})
+    def request(self, target: str) -> tuple[int, bytes]:
         connection = self._connection()
         try:
-            target = f"{path}?{query}" if query else path
             connection.request("GET", target, headers=self._headers)
             response = connection.getresponse()
             return response.status, response.read()
@@ -94,6 +96,12 @@ class ReadClient:
             raise self._unreachable(exc) from exc
         finally:
             connection.close()
+
+    def decoded(self, body: bytes) -> dict[str, Any]:
+        try:
+            return super().decoded(body)
+        except ValueError as exc:
+            raise self._unreachable(exc) from exc
 
     def _connection(self) -> http.client.HTTPConnection:
         address, timeout = self._address, self._timeout
@@ -109,6 +117,13 @@ class ReadClient:
     def _unreachable(self, exc: Exception) -> AgentUnreachable:
         why = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         return AgentUnreachable(where=str(self._address), why=why, remedy=self._remedy)
+
+
+def _target(segments: Iterable[str], filters: Mapping[str, str | None]) -> str:
+    """Return a path and query."""
+    path = "/" + "/".join(quote(segment, safe="") for segment in segments)
+    query = urlencode({key: value for key, value in filters.items() if value is not None})
+    return f"{path}?{query}" if query else path
 
 
 def as_error(document: Mapping[str, Any]) -> RtAgentError:

@@ -8,20 +8,20 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
 from rtagent.api.address import parse_client
-from rtagent.api.client import REMEDY, ReadClient
+from rtagent.api.client import REMEDY, ReadClient, Reader
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, IdentityError, InvalidRequest
 from rtagent.identity.machine import ComputeId
 
 if TYPE_CHECKING:
-    from rtagent.cmd.offline import OfflineDatabase
-    from rtagent.cmd.rpc_caller import RpcCaller, RpcReader
+    from rtagent.cmd.offline import OfflineDatabase, OfflineReader
+    from rtagent.cmd.rpc_caller import RpcCaller
 
 #: The environment variables with a token for a TCP address, or with the file that has it; and with
 #: the file of the certificates that sign the agents'.
@@ -29,14 +29,6 @@ TOKEN, TOKEN_FILE = "RTAGENT_TOKEN", "RTAGENT_TOKEN_FILE"
 CA_FILE = "RTAGENT_CA_FILE"
 
 SCHEDULER_REMEDY = "is rtagent-scheduler running on this machine?"
-
-
-class Reader(Protocol):
-    """A source of the read API's documents: `ReadClient` or `OfflineReader`."""
-
-    def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
-        """Return the document at a path. :raises RtAgentError:"""
-        ...
 
 
 class Client:
@@ -61,15 +53,25 @@ class Client:
         return settings.read_options(self.conf)
 
     @cached_property
-    def reader(self) -> Reader:
+    def reader(self) -> Reader | OfflineReader:
         """The agent's read API; over RPC with ``--host``; the database with ``--offline``."""
-        if self.options.host is not None:
-            return self._rpc_reader
-        if self.options.offline:
+        if self.options.offline and self.options.host is None:
             from rtagent.cmd.offline import OfflineReader
 
             return OfflineReader(self.database.states())
-        return self._client(self.options.socket or self.settings.api.address, REMEDY)
+        return self._agent
+
+    @cached_property
+    def _agent(self) -> Reader:
+        """The read API of the agent, over RPC with ``--host``."""
+        if self.options.host is None:
+            return self._client(self.options.socket or self.settings.api.address, REMEDY)
+        from rtagent.cmd.rpc_caller import RpcReader
+
+        for name in ("offline", "socket"):
+            if getattr(self.options, name):
+                self.refuse_host(f"asks an agent over RPC, and --{name} does not: use one of them")
+        return RpcReader(self.caller)
 
     def _client(self, address: str, remedy: str) -> ReadClient:
         """Return the client of an address, with the token of the user, if there is one."""
@@ -92,12 +94,9 @@ class Client:
 
         :raises AgentUnreachable: the agent does not answer. :raises RtAgentError: its error.
         """
-        if self.options.host is not None:
-            return self._rpc_reader.text("events", **filters)
-        if self.options.offline:
+        if self.options.offline and self.options.host is None:
             return self.database.event_text(filters)
-        address = self.options.socket or self.settings.api.address
-        return self._client(address, REMEDY).text("events", **filters)
+        return self._agent.text("events", **filters)
 
     @cached_property
     def database(self) -> OfflineDatabase:
@@ -119,16 +118,6 @@ class Client:
         default, host = self.settings.default, self.options.host
         node_uuid = _node_uuid(default.state_path) if host is None else None
         return agent_caller(self.conf, host or default.host, node_uuid, self.options.timeout)
-
-    @cached_property
-    def _rpc_reader(self) -> RpcReader:
-        """The read API of ``--host``."""
-        from rtagent.cmd.rpc_caller import RpcReader
-
-        for name in ("offline", "socket"):
-            if getattr(self.options, name):
-                self.refuse_host(f"asks an agent over RPC, and --{name} does not: use one of them")
-        return RpcReader(self.caller)
 
     def refuse_host(self, rule: str) -> None:
         """:raises InvalidRequest: ``--host`` is given, which the command cannot use."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from rtagent.api.client import as_error
+from rtagent.api.client import Reader
 from rtagent.api.event_tail import tail_of
 from rtagent.api.events import events
-from rtagent.api.routes import NO_AUDIT, Sources, answer
+from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
@@ -144,43 +143,41 @@ class OfflineReader:
     """The read API's documents of nodes that are loaded from a database."""
 
     def __init__(self, states: Sequence[NodeState]) -> None:
-        self._states = states
+        self._nodes = [_NodeReader(state) for state in states]
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
         """Return the document at a path: a collection over all nodes, or one item of any node.
 
         :raises RtAgentError: the error that an agent would return, or there is no node.
         """
-        if not self._states:
+        if not self._nodes:
             raise RtAgentError("the database has no node: has rtagentd ever run here?")
-        query = urlencode({key: value for key, value in filters.items() if value is not None})
-        target = "/" + "/".join(quote(part, safe="") for part in segments)
-        target = f"{target}?{query}" if query else target
         if len(segments) > 1:
-            return self._item(target)
-        documents = [_read(state, target) for state in self._states]
+            return self._item(*segments)
+        documents = [node.get(*segments, **filters) for node in self._nodes]
         noun = segments[0]
         return {**documents[0], noun: [item for found in documents for item in found[noun]]}
 
-    def _item(self, target: str) -> dict[str, Any]:
-        for state in self._states[:-1]:
-            try:
-                return _read(state, target)
-            except (ClaimNotFound, NodeNotFound, PciDeviceNotFound):
-                continue
-        return _read(self._states[-1], target)
+    def _item(self, *segments: str) -> dict[str, Any]:
+        for node in self._nodes[:-1]:
+            with suppress(ClaimNotFound, NodeNotFound, PciDeviceNotFound):
+                return node.get(*segments)
+        return self._nodes[-1].get(*segments)
 
 
-def _read(state: NodeState, target: str) -> dict[str, Any]:
-    sources = Sources(
-        snapshot=lambda: state,
-        stale=lambda: False,
-        checks=tuple,
-        creation_error=lambda: None,
-        registry=CollectorRegistry(),
-        allocations=lambda: NO_AUDIT,
-    )
-    document: dict[str, Any] = json.loads(answer(sources, target).body)
-    if "error" in document:
-        raise as_error(document)
-    return document
+class _NodeReader(Reader):
+    """The documents of one state."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._sources = Sources(
+            snapshot=lambda: state,
+            stale=lambda: False,
+            checks=tuple,
+            creation_error=lambda: None,
+            registry=CollectorRegistry(),
+            allocations=lambda: NO_AUDIT,
+        )
+
+    def request(self, target: str) -> tuple[int, bytes]:
+        reply = self._sources.answer(target)
+        return reply.status, reply.body

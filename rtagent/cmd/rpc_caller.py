@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import getpass
-import json
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
 
@@ -16,7 +13,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.api.client import as_error
+from rtagent.api.client import Reader
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.client import AgentAPI
@@ -88,32 +85,15 @@ class RpcCaller:
         return AgentUnreachable(where=self._where, why=why, remedy=remedy)
 
 
-class RpcReader:
-    """The read API's documents of another host: a `Reader`."""
+class RpcReader(Reader):
+    """The read API's documents of another host."""
 
     def __init__(self, caller: RpcCaller) -> None:
         self._caller = caller
 
-    def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
-        """Return the document at a path. :raises RtAgentError:"""
-        status, body = self._read(segments, filters)
-        document: dict[str, Any] = json.loads(body)
-        if status >= HTTPStatus.BAD_REQUEST and "error" in document:
-            raise as_error(document)
-        return document
-
-    def text(self, *segments: str, **filters: str | None) -> str:
-        """Return the text at a path that has no document. :raises RtAgentError:"""
-        status, body = self._read(segments, filters)
-        if status >= HTTPStatus.BAD_REQUEST:
-            raise as_error(json.loads(body))
-        return body
-
-    def _read(self, segments: tuple[str, ...], filters: dict[str, str | None]) -> tuple[int, str]:
-        path = "/" + "/".join(quote(segment, safe="") for segment in segments)
-        query = urlencode({key: value for key, value in filters.items() if value is not None})
-        reply = self._caller.call("get_document", path=f"{path}?{query}" if query else path)
-        return reply["status"], reply["body"]
+    def request(self, target: str) -> tuple[int, bytes]:
+        reply = self._caller.call("get_document", path=target)
+        return reply["status"], reply["body"].encode()
 
 
 def agent_caller(
