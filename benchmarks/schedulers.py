@@ -29,9 +29,12 @@ from rtagent.ports import NullReporter
 from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.scheduler_methods import SCHEDULER_API
+from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
+from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
+from rtagent.rpc.trust.access import Access
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.scheduler_rpc import MemoryAggregates, MemoryServices, Selecting
 
@@ -72,18 +75,17 @@ def view_lag(bench: Bench) -> Iterator[Figure]:
     """scheduler_view_lag: p99 of the time from a commit of an agent to the scheduler's view, with
     50 agents that get 100 claims each second. The floor is the interval of reports and 10 ms."""
     seen = _Seen()
-    endpoint = SchedulerEndpoint(
-        Selecting(),
-        seen,
-        MemoryAggregates(),
-        MemoryServices(),
-        _no_pong,
-        lambda: None,
-        lambda _: None,
-        InFlight(CLOCK),
-        CLOCK,
-        NullReporter(),
+    served = ServedScheduler(
+        scheduler=Selecting(),
+        hosts=seen,
+        aggregates=MemoryAggregates(),
+        services=MemoryServices(),
+        pong=_no_pong,
+        not_ready=lambda: None,
+        unknown_claim=lambda _: None,
     )
+    access = Access(NullReporter())
+    endpoint = Endpoint(SCHEDULER_API, served, InFlight(CLOCK), CLOCK, NullReporter(), access)
     server = RpcServer(
         bench.transport, "lag", endpoint, InFlight(CLOCK), CLOCK, NullReporter(), SCHEDULER
     )

@@ -149,7 +149,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
     :raises InvalidRequest: names each invalid option, or each path of the file.
     """
-    from rtagent.rpc.scheduler_endpoint import METHODS
+    from rtagent.rpc.scheduler_methods import METHODS
 
     spec, paths = _from_options(args), _PATHS
     if args.request is not None:

@@ -7,28 +7,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rtagent.audit import Auditor
-from rtagent.claims import (
-    abort_instance_claim,
-    activate_claim,
-    instance_claim,
-    release_claim,
-    renew_claim,
-    update_usage,
-)
-from rtagent.errors import NodeNotReady
+from rtagent import claims
 from rtagent.lifecycle.transitions import live
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.guest import GuestLayout
-from rtagent.model.observation import NEVER_OBSERVED
-from rtagent.model.request import (
-    Arguments,
-    BuildRequest,
-    Flavor,
-    InstanceUpdate,
-)
+from rtagent.model.request import Arguments, BuildRequest, Flavor, InstanceUpdate
 from rtagent.reconcile.adoption import adopt, notes
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
@@ -39,7 +24,7 @@ from rtagent.rpc.method import (
     rpc_method,
 )
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR, READER
-from rtagent.tracker import ResourceTracker
+from rtagent.rpc.served_agent import ServedAgent
 
 #: The most claims of one call: as many as the state writer puts into one commit.
 MAX_CLAIMS = 64
@@ -87,88 +72,76 @@ class UpdateUsage(Change, frozen=True, kw_only=True):
     instance: InstanceUpdate
 
 
-class ClaimEndpoint:
-    """Serves the methods of a build's claim."""
+@rpc_method(CONDUCTOR, errors=CREATION_ERRORS)
+def instance_claim(agent: ServedAgent, arguments: InstanceClaim, call: Call) -> replies.Claim:
+    """Claim resources for a build. The claim is ``building`` and leased. Its uuid is the operation
+    id."""
+    return agent.created(agent.tracker.create(claims.instance_claim, call, arguments), call)
 
-    def __init__(
-        self, tracker: ResourceTracker, auditor: Auditor, claim_replies: replies.ClaimReplies
-    ) -> None:
-        self._tracker, self._auditor, self._replies = tracker, auditor, claim_replies
 
-    @rpc_method(CONDUCTOR, errors=CREATION_ERRORS)
-    def instance_claim(self, arguments: InstanceClaim, call: Call) -> replies.Claim:
-        """Claim resources for a build. The claim is ``building`` and leased. Its uuid is the
-        operation id."""
-        return self._replies.created(self._tracker.create(instance_claim, call, arguments), call)
+@rpc_method(CONDUCTOR, errors=CREATION_ERRORS, batch_of="instance_claim")
+def instance_claims(
+    agent: ServedAgent, arguments: InstanceClaims, calls: Sequence[Call]
+) -> replies.ClaimAnswers:
+    """Claim resources for many builds, in one transaction where that is possible. Each is decided,
+    in the order of the list, like a call of ``instance_claim``, and has an answer of its own: a
+    refusal has no effect on the others. Repeat the call, or single calls of ``instance_claim``,
+    with the same operation ids."""
+    requests = list(zip(calls, arguments.claims, strict=True))
+    made = agent.tracker.create_all(claims.instance_claim, requests)
+    return replies.ClaimAnswers(answers=tuple(map(agent.answer, made, calls)))
 
-    @rpc_method(CONDUCTOR, errors=CREATION_ERRORS, batch_of="instance_claim")
-    def instance_claims(
-        self, arguments: InstanceClaims, calls: Sequence[Call]
-    ) -> replies.ClaimAnswers:
-        """Claim resources for many builds, in one transaction where that is possible. Each is
-        decided, in the order of the list, like a call of ``instance_claim``, and has an answer of
-        its own: a refusal has no effect on the others. Repeat the call, or single calls of
-        ``instance_claim``, with the same operation ids."""
-        requests = list(zip(calls, arguments.claims, strict=True))
-        made = self._tracker.create_all(instance_claim, requests)
-        return replies.ClaimAnswers(answers=tuple(map(self._replies.answer, made, calls)))
 
-    @rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
-    def activate_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
-        """Make a ``building`` claim ``active``, before the domain is started. A caller that
-        receives ``ClaimExpired`` must not start the domain."""
-        return self._replies.startable(
-            self._tracker.change(activate_claim, call, arguments.claim_uuid)
-        )
+@rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
+def activate_claim(agent: ServedAgent, arguments: ClaimChange, call: Call) -> replies.Claim:
+    """Make a ``building`` claim ``active``, before the domain is started. A caller that receives
+    ``ClaimExpired`` must not start the domain."""
+    claim = agent.tracker.change(claims.activate_claim, call, arguments.claim_uuid)
+    return agent.startable(claim)
 
-    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
-    def renew_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
-        """Renew the lease of a ``building`` or ``incoming`` claim. An ``active`` claim is returned
-        unchanged."""
-        return self._replies.claim(self._tracker.change(renew_claim, call, arguments.claim_uuid))
 
-    @rpc_method(CONDUCTOR, errors=("IllegalTransition", "GuestRunning"))
-    def abort_instance_claim(self, arguments: EndClaim, call: Call) -> None:
-        """Abort a build and release its claim. An unknown id is recorded as ended, so that a late
-        create with that id is refused. Idempotent."""
-        self._tracker.execute(
-            abort_instance_claim, call, arguments.claim_uuid, **self._end(arguments)
-        )
+@rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
+def renew_claim(agent: ServedAgent, arguments: ClaimChange, call: Call) -> replies.Claim:
+    """Renew the lease of a ``building`` or ``incoming`` claim. An ``active`` claim is returned
+    unchanged."""
+    return agent.claim(agent.tracker.change(claims.renew_claim, call, arguments.claim_uuid))
 
-    @rpc_method(CONDUCTOR, errors=("GuestRunning",))
-    def release_claim(self, arguments: EndClaim, call: Call) -> None:
-        """Release everything that a claim has. Idempotent."""
-        self._tracker.execute(release_claim, call, arguments.claim_uuid, **self._end(arguments))
 
-    @rpc_method(READER, errors=("ClaimNotFound",))
-    def test_release(self, arguments: TestRelease) -> replies.TestedRelease:
-        """Return the claim that `release_claim` would release, and whether its guest runs here.
-        Changes nothing."""
-        claim = live(self._tracker.snapshot(), arguments.claim_uuid)
-        runs = claim.owner_id in self._running()
-        return replies.TestedRelease(claim=self._replies.claim(claim), guest_runs=runs)
+@rpc_method(CONDUCTOR, errors=("IllegalTransition", "GuestRunning"))
+def abort_instance_claim(agent: ServedAgent, arguments: EndClaim, call: Call) -> None:
+    """Abort a build and release its claim. An unknown id is recorded as ended, so that a late
+    create with that id is refused. Idempotent."""
+    uuid, end = arguments.claim_uuid, _end(agent, arguments)
+    agent.tracker.execute(claims.abort_instance_claim, call, uuid, **end)
 
-    def _end(self, arguments: EndClaim) -> dict[str, Any]:
-        """Return what the end of a claim has to know. :raises NodeNotReady:"""
-        running = self._running() if arguments.unless_running else ()
-        return {"reason": arguments.reason or "", "running": running}
 
-    def _running(self) -> frozenset[str]:
-        """Return the domains that run here, as of the last audit.
+@rpc_method(CONDUCTOR, errors=("GuestRunning",))
+def release_claim(agent: ServedAgent, arguments: EndClaim, call: Call) -> None:
+    """Release everything that a claim has. Idempotent."""
+    uuid, end = arguments.claim_uuid, _end(agent, arguments)
+    agent.tracker.execute(claims.release_claim, call, uuid, **end)
 
-        :raises NodeNotReady: the host was never observed.
-        """
-        domains = self._auditor.domains
-        if domains is NEVER_OBSERVED:
-            raise NodeNotReady("it is not known yet which guests run here")
-        return frozenset(uuid for uuid, domain in domains.items() if domain.active)
 
-    @rpc_method(CONDUCTOR)
-    def update_usage(self, arguments: UpdateUsage, call: Call) -> None:
-        """Report an instance's new state, which feeds the statistics. ``deleted`` and
-        ``shelved_offloaded`` release all claims of the instance, in any state, and end its
-        moves."""
-        self._tracker.execute(update_usage, call, arguments.instance)
+def _end(agent: ServedAgent, arguments: EndClaim) -> dict[str, Any]:
+    """Return what the end of a claim has to know. :raises NodeNotReady:"""
+    running = agent.running() if arguments.unless_running else ()
+    return {"reason": arguments.reason or "", "running": running}
+
+
+@rpc_method(READER, errors=("ClaimNotFound",))
+def test_release(agent: ServedAgent, arguments: TestRelease) -> replies.TestedRelease:
+    """Return the claim that `release_claim` would release, and whether its guest runs here. Changes
+    nothing."""
+    claim = live(agent.tracker.snapshot(), arguments.claim_uuid)
+    runs = claim.owner_id in agent.running()
+    return replies.TestedRelease(claim=agent.claim(claim), guest_runs=runs)
+
+
+@rpc_method(CONDUCTOR)
+def update_usage(agent: ServedAgent, arguments: UpdateUsage, call: Call) -> None:
+    """Report an instance's new state, which feeds the statistics. ``deleted`` and
+    ``shelved_offloaded`` release all claims of the instance, in any state, and end its moves."""
+    agent.tracker.execute(claims.update_usage, call, arguments.instance)
 
 
 #: Errors of both methods of adoption, besides those of every change.
@@ -198,38 +171,32 @@ class AdoptDomain(TestAdoption, frozen=True, kw_only=True):
     operation_id: Uuid
 
 
-class AdoptionEndpoint:
-    """Serves the methods that adopt domains."""
+@rpc_method(OPERATOR, errors=(*ADOPTION_ERRORS, "ClaimExpired"), slow=True, at_once=1)
+def adopt_domain(agent: ServedAgent, arguments: AdoptDomain, call: Call) -> replies.Adopted:
+    """Make an ``active`` claim of a domain that has none: an orphan. The claim has the host CPUs,
+    cells, pages and devices of the domain. Its uuid is the operation id. A domain that no claim can
+    describe, or that shares a unit with a claim, is refused with ``DomainNotAdoptable`` and stays
+    an orphan. So is a domain that is shut off, if ``shut_off`` is false or others use what it
+    needs."""
+    uuid, layout = arguments.domain_uuid, agent.auditor.guest(arguments.domain_uuid)
+    claim = agent.tracker.create(
+        adopt, call, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
+    )
+    return _adopted(agent, claim, layout, arguments)
 
-    def __init__(
-        self, tracker: ResourceTracker, auditor: Auditor, claim_replies: replies.ClaimReplies
-    ) -> None:
-        self._tracker, self._auditor, self._replies = tracker, auditor, claim_replies
 
-    @rpc_method(OPERATOR, errors=(*ADOPTION_ERRORS, "ClaimExpired"), slow=True, at_once=1)
-    def adopt_domain(self, arguments: AdoptDomain, call: Call) -> replies.Adopted:
-        """Make an ``active`` claim of a domain that has none: an orphan. The claim has the
-        host CPUs, cells, pages and devices of the domain. Its uuid is the operation id. A domain
-        that no claim can describe, or that shares a unit with a claim, is refused with
-        ``DomainNotAdoptable`` and stays an orphan. So is a domain that is shut off, if ``shut_off``
-        is false or others use what it needs."""
-        uuid, layout = arguments.domain_uuid, self._auditor.guest(arguments.domain_uuid)
-        claim = self._tracker.create(
-            adopt, call, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
-        )
-        return self._reply(claim, layout, arguments)
+@rpc_method(READER, errors=ADOPTION_ERRORS, slow=True, at_once=1)
+def test_adoption(agent: ServedAgent, arguments: TestAdoption) -> replies.Adopted:
+    """Return the claim that ``adopt_domain`` would make, or its error. Changes nothing."""
+    uuid, layout = arguments.domain_uuid, agent.auditor.guest(arguments.domain_uuid)
+    tested = agent.tracker.test_claim(
+        adopt, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
+    )
+    return _adopted(agent, tested.claims[0], layout, arguments)
 
-    @rpc_method(READER, errors=ADOPTION_ERRORS, slow=True, at_once=1)
-    def test_adoption(self, arguments: TestAdoption) -> replies.Adopted:
-        """Return the claim that ``adopt_domain`` would make, or its error. Changes nothing."""
-        uuid, layout = arguments.domain_uuid, self._auditor.guest(arguments.domain_uuid)
-        tested = self._tracker.test_claim(
-            adopt, uuid, layout, arguments.flavor, shut_off=arguments.shut_off
-        )
-        return self._reply(tested.claims[0], layout, arguments)
 
-    def _reply(
-        self, claim: Claim, layout: GuestLayout | None, arguments: TestAdoption
-    ) -> replies.Adopted:
-        found = () if layout is None else notes(layout, arguments.flavor)
-        return replies.Adopted(claim=self._replies.claim(claim), notes=found)
+def _adopted(
+    agent: ServedAgent, claim: Claim, layout: GuestLayout | None, arguments: TestAdoption
+) -> replies.Adopted:
+    sentences = () if layout is None else notes(layout, arguments.flavor)
+    return replies.Adopted(claim=agent.claim(claim), notes=sentences)

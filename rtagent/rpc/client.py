@@ -13,7 +13,8 @@ from oslo_context.context import RequestContext
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.calls import Calls
 from rtagent.rpc.method import Method, add_methods
-from rtagent.rpc.methods import METHODS, TOPIC
+from rtagent.rpc.methods import METHODS
+from rtagent.rpc.topics import AGENT
 
 #: The version that added a method, an argument to methods of an earlier one, or a field to the
 #: limits of NUMA cells, by its name. ``METHOD.ARGUMENT`` is of one method only, and
@@ -114,7 +115,7 @@ class AgentAPI:
         """
         self._calls = Calls(
             transport,
-            oslo_messaging.Target(topic=TOPIC, server=host, version="1.0"),
+            oslo_messaging.Target(topic=AGENT, server=host, version="1.0"),
             version_cap=transport.conf.upgrade_levels.rtagent,
             timeout=timeout,
             attempts=attempts,

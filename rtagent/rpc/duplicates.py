@@ -20,9 +20,8 @@ from rtagent.model.base import Uuid, Value
 from rtagent.model.converter import Converter
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import Arguments
+from rtagent.model.request import Arguments, InstanceUpdate
 from rtagent.ports import Clock
-from rtagent.rpc.claim_endpoint import UpdateUsage
 from rtagent.rpc.method import Change
 
 #: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
@@ -183,8 +182,9 @@ def _known(arguments: Arguments, state: NodeState) -> Iterator[bool]:
     """
     claim_uuid: str | None = getattr(arguments, "claim_uuid", None)
     owner_id: str | None = getattr(arguments, "instance_uuid", None)
-    if isinstance(arguments, UpdateUsage):
-        owner_id = arguments.instance.uuid
+    instance = getattr(arguments, "instance", None)
+    if isinstance(instance, InstanceUpdate):
+        owner_id = instance.uuid
     if claim_uuid:
         yield claim_uuid in state.claims
     if owner_id:

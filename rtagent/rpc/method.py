@@ -1,16 +1,15 @@
 """Method: the declaration of one method of the RPC API.
 
-A method is declared once, where it is served: by `rpc_method` on a function of one of the endpoint
-groups. The method table, the JSON Schemas, the reference and the Python client are generated from
-the declaration.
+A method is declared once, where it is served: by `rpc_method` on a function. The method table, the
+JSON Schemas, the reference and the Python client are generated from the declaration.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, Protocol, TypeVar, get_type_hints
+from types import ModuleType
+from typing import Any, Protocol, get_type_hints
 
 import msgspec
 from oslo_context.context import RequestContext
@@ -44,8 +43,6 @@ CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
 #: Errors that a call may return if the caller may start the domain after it.
 READY_ERRORS = ("CpuPowerFailed",)
 
-_Handler = TypeVar("_Handler", bound=Callable[..., Any])
-
 
 class Change(Arguments, frozen=True, kw_only=True):
     """The arguments of every method that changes state.
@@ -59,6 +56,8 @@ class Change(Arguments, frozen=True, kw_only=True):
 class Method(Value, frozen=True, kw_only=True):
     """One method.
 
+    :ivar handler: serves a call. Its parameters are what the server's methods use, the arguments,
+        and, for a method that changes state, the `Call`, or a list of those of a batch.
     :ivar effect: the effect of the method, for operators and for authors of conductors.
     :ivar arguments: the document that its arguments form.
     :ivar converter: to that document.
@@ -75,6 +74,7 @@ class Method(Value, frozen=True, kw_only=True):
 
     name: str
     role: str
+    handler: Callable[..., Any]
     effect: str
     arguments: type[Document]
     converter: Converter[Document]
@@ -125,21 +125,21 @@ def rpc_method(
     at_once: int = SLOW_CALLS,
     cast: bool = False,
     batch_of: str = "",
-) -> Callable[[_Handler], _Handler]:
-    """Declare a function of an endpoint group as a method of the API.
+) -> Callable[[Callable[..., Any]], Method]:
+    """Declare a method of the API, whose handler is the function.
 
     Its docstring is the method's effect; the annotations of its parameter ``arguments`` and of its
-    result are the types of arguments and reply. A method that changes state also takes the `Call`,
-    and a batch a list of them.
+    result are the types of arguments and reply.
 
     :param role: and the others: see `Method`.
     """
 
-    def declare(handler: _Handler) -> _Handler:
+    def declare(handler: Callable[..., Any]) -> Method:
         types = get_type_hints(handler)
-        handler.rpc_method = Method(  # type: ignore[attr-defined]
+        return Method(
             name=handler.__name__,
             role=role,
+            handler=handler,
             effect=" ".join(str(handler.__doc__).split()),
             converter=Converter(types["arguments"]),
             arguments=types["arguments"],
@@ -151,16 +151,22 @@ def rpc_method(
             cast=cast,
             batch_of=batch_of,
         )
-        return handler
 
     return declare
 
 
-def declared(group: type) -> Iterator[Method]:
-    """The methods that a class declares, in the order of its source."""
-    for function in vars(group).values():
-        if inspect.isfunction(function) and hasattr(function, "rpc_method"):
-            yield function.rpc_method
+class MethodTable(Value, frozen=True, kw_only=True):
+    """The methods of one API. :ivar version: the newest one. :ivar methods: by name."""
+
+    topic: str
+    version: str
+    methods: Mapping[str, Method]
+
+
+def declared(*modules: ModuleType) -> Mapping[str, Method]:
+    """The methods that modules declare, by name, in the order of their source."""
+    declarations = (value for module in modules for value in vars(module).values())
+    return {method.name: method for method in declarations if isinstance(method, Method)}
 
 
 class ClientApi(Protocol):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,6 @@ from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.base import STORABLE, SomeItems, Uuid
 from rtagent.model.decision import Decision, Granted
-from rtagent.model.metric import Metric
 from rtagent.model.migration import MigrationFacts, SourceFacts
 from rtagent.model.request import Arguments, AttachRequest, BuildRequest, Flavor, Image, PciRequest
 from rtagent.rpc import replies
@@ -29,6 +28,7 @@ from rtagent.rpc.move_endpoint import (
     move_request,
 )
 from rtagent.rpc.roles import READER
+from rtagent.rpc.served_agent import ServedAgent
 from rtagent.state.compute_node import compute_node
 from rtagent.tracker import ResourceTracker
 
@@ -76,73 +76,60 @@ _ARGUMENTS: Mapping[str, type[Arguments]] = {
 _NOT_REQUIRED = frozenset({"operation_id", "migration"})
 
 
-class ReadEndpoint:
-    """Serves the methods that change nothing."""
-
-    def __init__(
-        self,
-        tracker: ResourceTracker,
-        claim_replies: replies.ClaimReplies,
-        metrics: Callable[[], Sequence[Metric]],
-    ) -> None:
-        """:param metrics: returns what the compute monitors have measured."""
-        self._tracker, self._replies, self._metrics = tracker, claim_replies, metrics
-
-    @rpc_method(
-        READER,
-        errors=(
-            *FLAVOR_ERRORS,
-            "AllocationMismatch",
-            *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
-            *("StoreRestored", "HypervisorUnavailable", "NodeDraining"),
-        ),
+@rpc_method(
+    READER,
+    errors=(
+        *FLAVOR_ERRORS,
+        "AllocationMismatch",
+        *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
+        *("StoreRestored", "HypervisorUnavailable", "NodeDraining"),
+    ),
+)
+def test_claim(agent: ServedAgent, arguments: TestClaim) -> replies.Verdict:
+    """Decide a claim without making it: the reply that the claim would get now, with every reason.
+    Changes nothing."""
+    decision = tested(agent.tracker, arguments)
+    if isinstance(decision, Granted):
+        return replies.Verdict(granted=True, claim=agent.claim(decision.claims[0]))
+    reasons: list[dict[str, Any]] = [reason.as_dict() for reason in decision.reasons]
+    return replies.Verdict(
+        granted=False, reasons=tuple(replies.Reason(**reason) for reason in reasons)
     )
-    def test_claim(self, arguments: TestClaim) -> replies.Verdict:
-        """Decide a claim without making it: the reply that the claim would get now, with every
-        reason. Changes nothing."""
-        decision = tested(self._tracker, arguments)
-        if isinstance(decision, Granted):
-            claim = self._replies.claim(decision.claims[0])
-            return replies.Verdict(granted=True, claim=claim)
-        reasons: list[dict[str, Any]] = [reason.as_dict() for reason in decision.reasons]
-        return replies.Verdict(
-            granted=False, reasons=tuple(replies.Reason(**reason) for reason in reasons)
-        )
 
-    @rpc_method(READER, errors=("ClaimNotFound",))
-    def get_claim(self, arguments: GetClaim) -> replies.OneClaim:
-        """Return one live claim."""
-        state = self._tracker.snapshot()
-        claim = state.claims.get(arguments.claim_uuid)
-        if claim is None:
-            raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
-        return replies.OneClaim(
-            claim=self._replies.claim(claim), revision=state.revision, stale=self._tracker.stale
-        )
 
-    @rpc_method(READER)
-    def get_claims_for_instance(self, arguments: GetClaimsForInstance) -> replies.Claims:
-        """Return an instance's live claims on this node, oldest first."""
-        state = self._tracker.snapshot()
-        claims = state.claims_of(arguments.instance_uuid)
-        return self._replies.claims(claims, state, self._tracker.stale)
+@rpc_method(READER, errors=("ClaimNotFound",))
+def get_claim(agent: ServedAgent, arguments: GetClaim) -> replies.OneClaim:
+    """Return one live claim."""
+    state = agent.tracker.snapshot()
+    claim = state.claims.get(arguments.claim_uuid)
+    if claim is None:
+        raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
+    return replies.OneClaim(
+        claim=agent.claim(claim), revision=state.revision, stale=agent.tracker.stale
+    )
 
-    @rpc_method(READER)
-    def get_claims_for_host(self, arguments: Arguments) -> replies.Claims:
-        """Return every live claim of this node, oldest first."""
-        state = self._tracker.snapshot()
-        claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
-        return self._replies.claims(claims, state, self._tracker.stale)
 
-    @rpc_method(READER)
-    def get_node(self, arguments: Arguments) -> replies.OneNode:
-        """Return the node's record: capacity, usage, ratios and statistics."""
-        state = self._tracker.snapshot()
-        return replies.OneNode(
-            node=compute_node(state, self._metrics()),
-            revision=state.revision,
-            stale=self._tracker.stale,
-        )
+@rpc_method(READER)
+def get_claims_for_instance(agent: ServedAgent, arguments: GetClaimsForInstance) -> replies.Claims:
+    """Return an instance's live claims on this node, oldest first."""
+    state = agent.tracker.snapshot()
+    return agent.claims(state.claims_of(arguments.instance_uuid), state)
+
+
+@rpc_method(READER)
+def get_claims_for_host(agent: ServedAgent, arguments: Arguments) -> replies.Claims:
+    """Return every live claim of this node, oldest first."""
+    state = agent.tracker.snapshot()
+    claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
+    return agent.claims(claims, state)
+
+
+@rpc_method(READER)
+def get_node(agent: ServedAgent, arguments: Arguments) -> replies.OneNode:
+    """Return the node's record: capacity, usage, ratios and statistics."""
+    state = agent.tracker.snapshot()
+    node = compute_node(state, agent.metrics())
+    return replies.OneNode(node=node, revision=state.revision, stale=agent.tracker.stale)
 
 
 def tested(tracker: ResourceTracker, arguments: TestClaim) -> Decision:
@@ -186,38 +173,18 @@ MAX_DOCUMENT = 2**23
 Path = Annotated[str, Meta(max_length=4096, pattern=STORABLE)]
 
 
-class Answered(Protocol):
-    """A reply of the read API."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def body(self) -> bytes: ...
-
-
-#: Returns the read API's reply to a GET of this path and query. Waits for nothing.
-Answer = Callable[[str], Answered]
-
-
 class GetDocument(Arguments, frozen=True, kw_only=True):
     """:ivar path: with its query, percent-encoded: ``/claims?state=active``."""
 
     path: Path
 
 
-class DocumentEndpoint:
-    """Serves the method."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-
-    @rpc_method(READER, errors=("DocumentTooLarge",))
-    def get_document(self, arguments: GetDocument) -> replies.Document:
-        """Return what a GET of the read API returns at a path, for callers who cannot connect to
-        it. An error of the read API is a document, too."""
-        reply = self._answer(arguments.path)
-        text = reply.body.decode(errors="replace")
-        if len(text) > MAX_DOCUMENT:
-            raise DocumentTooLarge(path=arguments.path, size=len(text), limit=MAX_DOCUMENT)
-        return replies.Document(status=reply.status, body=text)
+@rpc_method(READER, errors=("DocumentTooLarge",))
+def get_document(agent: ServedAgent, arguments: GetDocument) -> replies.Document:
+    """Return what a GET of the read API returns at a path, for callers who cannot connect to it. An
+    error of the read API is a document, too."""
+    reply = agent.document(arguments.path)
+    text = reply.body.decode(errors="replace")
+    if len(text) > MAX_DOCUMENT:
+        raise DocumentTooLarge(path=arguments.path, size=len(text), limit=MAX_DOCUMENT)
+    return replies.Document(status=reply.status, body=text)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import MAX_INT
-from rtagent.rpc import methods, scheduler_endpoint, schemas, topics
+from rtagent.rpc import schemas
 from rtagent.rpc.method import Method
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.scheduler_methods import SCHEDULER_API
 from rtagent.rpc.schemas import Schema
 from rtagent.rpc.tables import TABLES
+from rtagent.rpc.topics import AGENT, SCHEDULER
 
 _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}
 
 
 _AGENT = f"""\
-oslo.messaging: topic ``{topics.AGENT}``, server ``<host>``, version {methods.VERSION}, no
+oslo.messaging: topic ``{AGENT}``, server ``<host>``, version {AGENT_API.version}, no
 namespace. Arguments and replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas,
 ``rtagent schema reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
 
@@ -29,9 +32,9 @@ null. Integers go up to {MAX_INT}; 1.0 is not an integer.
 """
 
 _SCHEDULER = f"""\
-oslo.messaging: topic ``{topics.SCHEDULER}``, version {scheduler_endpoint.VERSION}, no namespace. A
+oslo.messaging: topic ``{SCHEDULER}``, version {SCHEDULER_API.version}, no namespace. A
 call without a server reaches any scheduler, a fanout cast all of them. Arguments and replies are
-JSON; ``rtagent schema show --topic {topics.SCHEDULER} METHOD`` prints their JSON Schemas.
+JSON; ``rtagent schema show --topic {SCHEDULER} METHOD`` prints their JSON Schemas.
 ``rtagent.rpc.scheduler_client.SchedulerAPI`` is the client for Python.
 
 An optional argument may be null. Integers go up to {MAX_INT}; 1.0 is not an integer. The errors are
@@ -39,10 +42,10 @@ those of ``rtagent.errors`` and of ``rtagent.scheduler.errors``. A call may be r
 answer was lost: what was selected for the lost answer is forgotten after ``[scheduler]
 assume_timeout``.
 """
-_INTRODUCTIONS = {topics.AGENT: _AGENT, topics.SCHEDULER: _SCHEDULER}
+_INTRODUCTIONS = {AGENT: _AGENT, SCHEDULER: _SCHEDULER}
 
 
-def reference(topic: str = topics.AGENT) -> str:
+def reference(topic: str = AGENT) -> str:
     """Every method with its arguments, reply and errors, then every document that they use."""
     table = TABLES[topic].methods
     lines = [*_title("RPC reference", "="), _INTRODUCTIONS[topic], *_title("Methods", "-")]

@@ -1,21 +1,15 @@
-"""The replies of the methods: their types, and the conversion of claims to replies."""
+"""The types of the replies of an agent's methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
-
-from msgspec.structs import asdict
+from typing import Any
 
 from rtagent.audit import AuditSummary
-from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
-from rtagent.model.change import Call
 from rtagent.model.claim import Claim as ModelClaim
-from rtagent.model.node_state import NodeState
 from rtagent.model.store_restore import StoreRestore
-from rtagent.pci.pmem import with_namespaces
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -191,77 +185,3 @@ class Pong(Value, frozen=True, kw_only=True):
     node_uuid: str
     agent_uuid: str
     time: str
-
-
-class Guest(Protocol):
-    """Libvirt XML that enacts a claim."""
-
-    def xml(self, claim: ModelClaim, /) -> str:
-        """Children of ``<domain>``."""
-        ...
-
-    def node_devices(self, claim: ModelClaim, /) -> tuple[str, ...]:
-        """Node devices to be created before the domain is started."""
-        ...
-
-
-class ClaimReplies:
-    """Converts claims to replies."""
-
-    def __init__(
-        self,
-        guest: Guest,
-        settle: Callable[[ModelClaim], None],
-        state: Callable[[], NodeState],
-        confirm: Callable[[ModelClaim, Call], None],
-    ) -> None:
-        """:param settle: prepares the host for the domain of a claim; raises `Unavailable` if the
-        domain must not be started yet.
-        :param state: returns the node's current state.
-        :param confirm: waits until Placement has the allocation of a new claim, if it has to.
-        """
-        self._guest, self._settle, self._state = guest, settle, state
-        self._confirm = confirm
-
-    def claim(self, made: ModelClaim) -> Claim:
-        """The claim with the documents that enact it, on the host as it is now."""
-        made = with_namespaces(made, self._state())
-        guest, node_devices = self._guest.xml(made), self._guest.node_devices(made)
-        return Claim(**asdict(made), guest=guest, node_devices=node_devices)
-
-    def created(self, made: ModelClaim, call: Call) -> Claim:
-        """The same, for the reply to the call that created the claim.
-
-        :raises AllocationNotWritten: the claim was aborted.
-        """
-        self._confirm(made, call)
-        return self.claim(made)
-
-    def answer(self, made: ModelClaim | RtAgentError, call: Call) -> ClaimAnswer:
-        """The same, as one answer of several; or the error."""
-        try:
-            if isinstance(made, RtAgentError):
-                raise made
-            return ClaimAnswer(claim=self.created(made, call))
-        except RtAgentError as error:
-            return ClaimAnswer(error=error.as_dict())
-
-    def incoming(self, made: ModelClaim, call: Call) -> Claim:
-        """The same, for a claim after which the caller may start the domain.
-
-        :raises Unavailable: the host is not ready for the domain, or the claim was aborted.
-        """
-        self._confirm(made, call)
-        return self.startable(made)
-
-    def startable(self, made: ModelClaim) -> Claim:
-        """The same, for a reply after which the caller may start the domain.
-
-        :raises Unavailable: the host is not ready for the domain.
-        """
-        self._settle(made)
-        return self.claim(made)
-
-    def claims(self, made: Iterable[ModelClaim], state: NodeState, stale: bool) -> Claims:
-        """Several claims that were read from one state."""
-        return Claims(claims=tuple(map(self.claim, made)), revision=state.revision, stale=stale)

@@ -6,14 +6,14 @@ counts in ``rtagent_rpc_total``, and its host is not selected until a good one c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.rpc.method import rpc_method
 from rtagent.rpc.roles import AGENT
+from rtagent.rpc.served_scheduler import ReportReceiver, ServedScheduler
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
     InstanceMessage,
@@ -25,24 +25,6 @@ from rtagent.scheduler.report_documents import (
     report_from,
 )
 from rtagent.scheduler.tracked_host import INSTANCES, STATE
-
-
-class ReportReceiver(Protocol):
-    """What receives reports, see `rtagent.scheduler.host_manager.HostManager`."""
-
-    def update_host_state(self, report: HostReport) -> None:
-        """Take the state of a host."""
-        ...
-
-    def change_instances(
-        self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None
-    ) -> None:
-        """Take new and changed instances, the end of one, or all. :param instances: unpacked."""
-        ...
-
-    def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
-        """Select a node no more, because a message of this kind cannot be used."""
-        ...
 
 
 class Reported(NamedTuple):
@@ -69,46 +51,47 @@ def reported(arguments: Any) -> Reported | None:
     )
 
 
-class ReportEndpoint:
-    """Serves the reports."""
+@rpc_method(AGENT, cast=True)
+def update_host_state(served: ServedScheduler, arguments: UpdateHostState) -> None:
+    """Report the state of a host."""
+    with _named(served.hosts, STATE, arguments):
+        report = report_from(arguments.report)
+    served.hosts.update_host_state(report)
 
-    def __init__(self, hosts: ReportReceiver) -> None:
-        self._hosts = hosts
 
-    @rpc_method(AGENT, cast=True)
-    def update_host_state(self, arguments: UpdateHostState) -> None:
-        """Report the state of a host."""
-        with self._named(STATE, arguments):
-            report = report_from(arguments.report)
-        self._hosts.update_host_state(report)
+@rpc_method(AGENT, cast=True)
+def update_instance_info(served: ServedScheduler, arguments: UpdateInstanceInfo) -> None:
+    """Report new and changed instances of a host."""
+    _change(served.hosts, "update_instance_info", arguments, arguments.instances)
 
-    @rpc_method(AGENT, cast=True)
-    def update_instance_info(self, arguments: UpdateInstanceInfo) -> None:
-        """Report new and changed instances of a host."""
-        self._change_instances("update_instance_info", arguments, arguments.instances)
 
-    @rpc_method(AGENT, cast=True)
-    def delete_instance_info(self, arguments: DeleteInstanceInfo) -> None:
-        """Report that an instance is no longer on a host."""
-        self._change_instances("delete_instance_info", arguments, None)
+@rpc_method(AGENT, cast=True)
+def delete_instance_info(served: ServedScheduler, arguments: DeleteInstanceInfo) -> None:
+    """Report that an instance is no longer on a host."""
+    _change(served.hosts, "delete_instance_info", arguments, None)
 
-    @rpc_method(AGENT, cast=True)
-    def sync_instance_info(self, arguments: SyncInstanceInfo) -> None:
-        """Report the digest of all instances of a host, or the instances themselves."""
-        self._change_instances("sync_instance_info", arguments, arguments.instances)
 
-    def _change_instances(self, method: str, message: InstanceMessage, packed: str | None) -> None:
-        with self._named(INSTANCES, message):
-            instances = None if packed is None else instances_from(method, packed)
-        self._hosts.change_instances(message, instances)
+@rpc_method(AGENT, cast=True)
+def sync_instance_info(served: ServedScheduler, arguments: SyncInstanceInfo) -> None:
+    """Report the digest of all instances of a host, or the instances themselves."""
+    _change(served.hosts, "sync_instance_info", arguments, arguments.instances)
 
-    @contextmanager
-    def _named(self, kind: str, arguments: Any) -> Iterator[None]:
-        """Set the node aside if its message cannot be used. Its agent hears nothing of that."""
-        try:
-            yield
-        except InvalidRequest as error:
-            sender = reported(arguments)
-            if sender is not None and sender.node_uuid and isinstance(sender.host, str):
-                self._hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
-            raise
+
+def _change(
+    hosts: ReportReceiver, method: str, message: InstanceMessage, packed: str | None
+) -> None:
+    with _named(hosts, INSTANCES, message):
+        instances = None if packed is None else instances_from(method, packed)
+    hosts.change_instances(message, instances)
+
+
+@contextmanager
+def _named(hosts: ReportReceiver, kind: str, arguments: Any) -> Iterator[None]:
+    """Set the node aside if its message cannot be used. Its agent hears nothing of that."""
+    try:
+        yield
+    except InvalidRequest as error:
+        sender = reported(arguments)
+        if sender is not None and sender.node_uuid and isinstance(sender.host, str):
+            hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
+        raise

@@ -11,7 +11,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.rpc.calls import Calls
 from rtagent.rpc.method import Method, add_methods
-from rtagent.rpc.scheduler_endpoint import METHODS
+from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.topics import SCHEDULER
 
 #: The version that added a method, by its name. A method that is not here is in version 1.0.
@@ -21,7 +21,7 @@ SINCE: Mapping[str, str] = dict.fromkeys(("get_service", "force_down_service"), 
 class SchedulerAPI:
     """The schedulers: any one of them serves a call. Thread-safe; cheap to create.
 
-    It has a method for each one of `rtagent.rpc.scheduler_endpoint.METHODS` that is not a cast,
+    It has a method for each one of `rtagent.rpc.scheduler_methods.METHODS` that is not a cast,
     made from that table::
 
         api.select_destinations(context, request_spec, instance_uuids, alternates=True)

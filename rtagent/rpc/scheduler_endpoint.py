@@ -1,101 +1,247 @@
-"""SchedulerEndpoint: dispatches the calls of a scheduler's RPC server to the endpoint groups."""
+"""The methods of a scheduler: selections, host aggregates, services, ping; and their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import Annotated
 
-import oslo_messaging
+from msgspec import Meta
 
-from rtagent.errors import RtAgentError
-from rtagent.model.base import Value
-from rtagent.ports import Clock, Reporter
-from rtagent.rpc import aggregate_endpoint, report_endpoint, selection_endpoint
-from rtagent.rpc.aggregate_endpoint import AggregateEndpoint, NoArguments, ServiceEndpoint, Services
-from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.method import Method, declared, rpc_method
-from rtagent.rpc.report_endpoint import ReportEndpoint
-from rtagent.rpc.roles import ANY
-from rtagent.rpc.selection_endpoint import SelectionEndpoint
-from rtagent.rpc.serving import CheckCaller, Serving
-from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
+from rtagent.model.base import Document, Entries, Name, Text, Uuid, Value
+from rtagent.model.node import Aggregate
+from rtagent.model.server import RequestSpec
+from rtagent.ports import Service
+from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
+from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
+from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.selection import Selections
 
-VERSION = "1.3"
+#: How many requests are served at once. Others are refused with `TooManyRequests`, so that reports
+#: and reads have threads while requests wait for Placement.
+REQUESTS_AT_ONCE = 40
+
+#: Errors that a request may cause, in addition to `InvalidRequest`.
+SPEC_ERRORS = ("InvalidFlavor", *FLAVOR_ERRORS)
+#: Errors of a request to Placement.
+PLACEMENT_ERRORS = ("PlacementError", "PlacementUnavailable")
 
 
-class SchedulerPong(Value, frozen=True, kw_only=True):
-    """:ivar version: of the software. :ivar host: the name of the server.
-    :ivar scheduler_uuid: made at each start: it identifies the process that answers.
-    :ivar uptime: seconds since its start. :ivar hosts: the number of hosts that it knows.
-    :ivar complete: whether it knows all hosts. :ivar time: of its clock, see `clock_text`.
+class SelectDestinations(Document, frozen=True, kw_only=True):
+    """The arguments of `select_destinations`.
+
+    :ivar instance_uuids: of equal instances; each gets a host.
+    :ivar alternates: add hosts to try if the selected one refuses.
+    :ivar claim: count the instances on their hosts until the hosts' reports do.
     """
 
-    version: str
-    host: str
-    scheduler_uuid: str
-    uptime: float
-    hosts: int
-    complete: bool
-    time: str
+    request_spec: RequestSpec
+    instance_uuids: Annotated[tuple[Uuid, ...], Meta(min_length=1, max_length=1000)]
+    alternates: bool = False
+    claim: bool = True
 
 
-class PingEndpoint:
-    """Serves the method that says who answers."""
+class Explain(Document, frozen=True, kw_only=True):
+    """The arguments of `explain`. :ivar instance_uuid: of a move: its claims are its own."""
 
-    def __init__(self, pong: Callable[[], SchedulerPong]) -> None:
-        self._pong = pong
-
-    @rpc_method(ANY)
-    def ping(self, arguments: NoArguments) -> SchedulerPong:
-        """Return the version, host and start of the scheduler that answers, how many hosts it
-        knows, and the time of its clock. It never needs a signature."""
-        return self._pong()
+    request_spec: RequestSpec
+    instance_uuid: Uuid | None = None
 
 
-class SchedulerEndpoint:
-    """Has one public attribute for each method of `rtagent.rpc.scheduler_endpoint.METHODS`."""
+class ForgetClaim(Document, frozen=True, kw_only=True):
+    """The arguments of `forget_claim`. :ivar operation_id: that of the selection."""
 
-    target = oslo_messaging.Target(version=VERSION)
-
-    def __init__(
-        self,
-        scheduler: selection_endpoint.HostSelector,
-        hosts: report_endpoint.ReportReceiver,
-        aggregates: aggregate_endpoint.AggregateStore,
-        services: Services,
-        pong: Callable[[], SchedulerPong],
-        not_ready: Callable[[], RtAgentError | None],
-        unknown_claim: Callable[[str], None],
-        in_flight: InFlight,
-        clock: Clock,
-        reporter: Reporter,
-        authenticate: Authenticate = accept_unsigned,
-        access: Access | None = None,
-        check_caller: CheckCaller = lambda *_: None,
-    ) -> None:
-        """:param not_ready: and :param unknown_claim: see `SelectionEndpoint`.
-        :param authenticate: see `Authenticate`. :param access: and the last one: see `Serving`.
-        """
-        groups = (
-            SelectionEndpoint(scheduler, not_ready, unknown_claim),
-            AggregateEndpoint(aggregates),
-            ServiceEndpoint(services),
-            ReportEndpoint(hosts),
-            PingEndpoint(pong),
-        )
-        Serving(
-            in_flight,
-            clock,
-            reporter,
-            authenticate=authenticate,
-            access=access,
-            check_caller=check_caller,
-        ).add(self, groups)
+    operation_id: Uuid
 
 
-#: In the order in which the reference lists their methods.
-GROUPS = (SelectionEndpoint, AggregateEndpoint, ServiceEndpoint, ReportEndpoint, PingEndpoint)
+class Selected(Value, frozen=True, kw_only=True):
+    """:ivar selections: one for each instance, in their order."""
 
-#: By name.
-METHODS: Mapping[str, Method] = {
-    method.name: method for group in GROUPS for method in declared(group)
-}
+    selections: tuple[Selections, ...]
+
+
+@rpc_method(
+    CONDUCTOR,
+    errors=(
+        "NoValidHost",
+        "SchedulerNotReady",
+        "SchedulingTimedOut",
+        "ConsumerHasAllocations",
+        *SPEC_ERRORS,
+        *PLACEMENT_ERRORS,
+    ),
+    by_position=("alternates", "claim"),
+    slow=True,
+    at_once=REQUESTS_AT_ONCE,
+)
+def select_destinations(served: ServedScheduler, arguments: SelectDestinations) -> Selected:
+    """Select a host for each instance, and alternates for it. Make the claim at the host with the
+    operation id of the selection. The scheduler counts the claim there until the host's report has
+    it, or ``[scheduler] assume_timeout`` is over."""
+    if (error := served.not_ready()) is not None:
+        raise error
+    selections = served.scheduler.select_destinations(
+        arguments.request_spec, arguments.instance_uuids, arguments.alternates, arguments.claim
+    )
+    return Selected(selections=selections)
+
+
+@rpc_method(
+    READER, errors=(*SPEC_ERRORS, *PLACEMENT_ERRORS), by_position=("instance_uuid",), slow=True
+)
+def explain(served: ServedScheduler, arguments: Explain) -> Explanation:
+    """Return the result of every filter and weigher for every host. Nothing is selected."""
+    if arguments.instance_uuid is None:
+        return served.scheduler.explain(arguments.request_spec)
+    return served.scheduler.explain(arguments.request_spec, arguments.instance_uuid)
+
+
+@rpc_method(CONDUCTOR)
+def forget_claim(served: ServedScheduler, arguments: ForgetClaim) -> None:
+    """Forget an assumed claim: its host has refused it, or the build was given up.
+
+    Any scheduler takes the call. One that does not know the operation id passes it on to the
+    others."""
+    if not served.scheduler.forget_claim(arguments.operation_id):
+        served.unknown_claim(arguments.operation_id)
+
+
+@rpc_method(SCHEDULER, cast=True)
+def drop_assumed_claim(served: ServedScheduler, arguments: ForgetClaim) -> None:
+    """Forget an assumed claim, at the request of a scheduler that does not know it. An unknown
+    operation id is ignored."""
+    served.scheduler.forget_claim(arguments.operation_id)
+
+
+#: Errors of a change of an aggregate.
+STORE_ERRORS = ("StoreUnavailable",)
+CHANGE_ERRORS = ("AggregateNotFound", *STORE_ERRORS)
+
+
+class NoArguments(Document, frozen=True, kw_only=True):
+    """A method without arguments."""
+
+
+class CreateAggregate(Document, frozen=True, kw_only=True):
+    """The arguments of `create_aggregate`.
+
+    :ivar uuid: chosen by the caller, and the same in every repetition of the call.
+    """
+
+    uuid: Uuid
+    name: Name
+    metadata: Entries[Name, Text] = {}
+
+
+class _OneAggregate(Document, frozen=True, kw_only=True):
+    """:ivar aggregate: its uuid or its name."""
+
+    aggregate: Name
+
+
+class SetAggregate(_OneAggregate, frozen=True, kw_only=True):
+    """The arguments of `set_aggregate`.
+
+    :ivar aggregate: its uuid or its name. :ivar name: the new name; null: it stays.
+    :ivar metadata: null removes a key; keys that are not named stay.
+    """
+
+    name: Name | None = None
+    metadata: Entries[Name, Text | None] = {}
+
+
+class AggregateHost(_OneAggregate, frozen=True, kw_only=True):
+    """:ivar aggregate: its uuid or its name. :ivar host: the name of a service host."""
+
+    host: Name
+
+
+class DeleteAggregate(_OneAggregate, frozen=True, kw_only=True):
+    """:ivar aggregate: its uuid or its name."""
+
+
+class Aggregates(Value, frozen=True, kw_only=True):
+    """:ivar aggregates: all of them, by name."""
+
+    aggregates: tuple[Aggregate, ...]
+
+
+@rpc_method(READER, errors=STORE_ERRORS, slow=True)
+def get_aggregates(served: ServedScheduler, arguments: NoArguments) -> Aggregates:
+    """Return all aggregates, by name."""
+    return Aggregates(aggregates=served.aggregates.list())
+
+
+@rpc_method(
+    OPERATOR, errors=("AggregateNameExists", *STORE_ERRORS), by_position=("metadata",), slow=True
+)
+def create_aggregate(served: ServedScheduler, arguments: CreateAggregate) -> Aggregate:
+    """Create an aggregate without hosts."""
+    return served.aggregates.create(arguments.name, arguments.metadata, arguments.uuid)
+
+
+@rpc_method(OPERATOR, errors=("AggregateNameExists", "ZoneConflict", *CHANGE_ERRORS), slow=True)
+def set_aggregate(served: ServedScheduler, arguments: SetAggregate) -> Aggregate:
+    """Change the name and the metadata of an aggregate."""
+    return served.aggregates.set(arguments.aggregate, arguments.metadata, arguments.name)
+
+
+@rpc_method(OPERATOR, errors=("AggregateHostExists", "ZoneConflict", *CHANGE_ERRORS), slow=True)
+def add_host_to_aggregate(served: ServedScheduler, arguments: AggregateHost) -> Aggregate:
+    """Add a host to an aggregate. It need not have an agent yet."""
+    return served.aggregates.add_host(arguments.aggregate, arguments.host)
+
+
+@rpc_method(OPERATOR, errors=("AggregateHostNotFound", *CHANGE_ERRORS), slow=True)
+def remove_host_from_aggregate(served: ServedScheduler, arguments: AggregateHost) -> Aggregate:
+    """Remove a host from an aggregate."""
+    return served.aggregates.remove_host(arguments.aggregate, arguments.host)
+
+
+@rpc_method(OPERATOR, errors=("AggregateNotEmpty", *CHANGE_ERRORS), slow=True)
+def delete_aggregate(served: ServedScheduler, arguments: DeleteAggregate) -> Aggregate:
+    """Delete an aggregate that has no hosts. The reply is what it was."""
+    return served.aggregates.delete(arguments.aggregate)
+
+
+@rpc_method(SCHEDULER, cast=True)
+def update_aggregates(served: ServedScheduler, arguments: NoArguments) -> None:
+    """Read the aggregates and the services again: another scheduler has changed them in the
+    database that the schedulers share."""
+    served.aggregates.reread()
+
+
+#: Errors of the methods for services.
+SERVICE_ERRORS = ("HostNotFound", "StoreUnavailable")
+
+
+class GetService(Document, frozen=True, kw_only=True):
+    """:ivar host: the name of a service host."""
+
+    host: Name
+
+
+class ForceDownService(Document, frozen=True, kw_only=True):
+    """:ivar host: the name of a service host. :ivar forced_down: False: no longer."""
+
+    host: Name
+    forced_down: bool
+
+
+@rpc_method(READER, errors=SERVICE_ERRORS, slow=True)
+def get_service(served: ServedScheduler, arguments: GetService) -> Service:
+    """Return the record of a host's service, as the scheduler's database has it."""
+    return served.services.get(arguments.host)
+
+
+@rpc_method(OPERATOR, errors=SERVICE_ERRORS, slow=True)
+def force_down_service(served: ServedScheduler, arguments: ForceDownService) -> Service:
+    """Record that a host is down, whatever its agent reports: no scheduler selects it, and a
+    conductor may evacuate its servers. Or record that it no longer is."""
+    return served.services.force_down(arguments.host, arguments.forced_down)
+
+
+@rpc_method(ANY)
+def ping(served: ServedScheduler, arguments: NoArguments) -> SchedulerPong:
+    """Return the version, host and start of the scheduler that answers, how many hosts it knows,
+    and the time of its clock. It never needs a signature."""
+    return served.pong()

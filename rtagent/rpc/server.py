@@ -21,8 +21,8 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.envelope import REASONS, RefusedMessage
 from rtagent.rpc.in_flight import THREADS, InFlight
 from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
-from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.serving import is_served
+from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import SignedReplies
 
@@ -91,9 +91,9 @@ class RpcServer:
         in_flight: InFlight,
         clock: Clock,
         reporter: Reporter,
-        topic: str = TOPIC,
+        topic: str = AGENT,
     ) -> None:
-        """:param host: the name of the server. :param endpoint: has the methods, see `Serving`."""
+        """:param host: the name of the server. :param endpoint: has the methods, see `Endpoint`."""
         self._in_flight, self._clock = in_flight, clock
         self._reporter = reporter.named(__name__)
         self._transport = transport

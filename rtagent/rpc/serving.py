@@ -1,9 +1,10 @@
-"""Serving: makes the functions of an endpoint, which validate, count and time every call."""
+"""Endpoint: serves the methods of an API: validates, counts and times every call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,50 +16,46 @@ from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import request_id
 from rtagent.rpc.in_flight import CallLimit, InFlight
-from rtagent.rpc.method import Method, declared
-from rtagent.rpc.trust.access import Access, Authenticate, Caller, accept_unsigned
+from rtagent.rpc.method import Method, MethodTable
+from rtagent.rpc.trust.access import Access, Caller
 from rtagent.rpc.validation import digest, validate
 
 #: The number of characters of an error message that are logged. The message quotes names that the
 #: caller has sent, which may have any length.
 MAX_SENTENCE = 1000
 
-_Handler = Callable[..., Any]
 _decode = msgspec.json.Decoder().decode
 #: Refuses the caller of a method with these arguments.
 CheckCaller = Callable[[Caller, str, Any], None]
 
 
-class Serving:
-    """Serves the methods of endpoint groups."""
+class Endpoint:
+    """Has one public attribute for each method of an API. A caller may invoke these only."""
 
     def __init__(
         self,
+        table: MethodTable,
+        served: object,
         in_flight: InFlight,
         clock: Clock,
         reporter: Reporter,
+        access: Access,
         check: Callable[[Any], None] = lambda _: None,
-        authenticate: Authenticate = accept_unsigned,
-        access: Access | None = None,
         check_caller: CheckCaller = lambda *_: None,
     ) -> None:
-        """:param check: refuses arguments that are meant for another server.
-        :param authenticate: see `Authenticate`.
+        """:param served: what the methods use, which is the first parameter of their handlers.
+        :param access: decides who may call. :param check: refuses arguments that are meant for
+            another server.
         :param check_caller: refuses a caller whose key is not for what a method's arguments name.
-        :param access: None: callers may do what their roles allow, as often as they want.
         """
-        self._in_flight, self._clock, self._check = in_flight, clock, check
-        self._authenticate, self._check_caller = authenticate, check_caller
-        self._access = access or Access(reporter)
+        self._in_flight, self._clock, self._access = in_flight, clock, access
+        self._check, self._check_caller = check, check_caller
         self._reporter = reporter.named(__name__)
+        self.target = oslo_messaging.Target(version=table.version)
+        for method in table.methods.values():
+            setattr(self, method.name, self._served(method, partial(method.handler, served)))
 
-    def add(self, endpoint: object, groups: Iterable[object]) -> None:
-        """Give the endpoint a function for each method that the groups declare."""
-        for group in groups:
-            for method in declared(type(group)):
-                setattr(endpoint, method.name, self._served(method, getattr(group, method.name)))
-
-    def _served(self, method: Method, handler: _Handler) -> _Handler:
+    def _served(self, method: Method, handler: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a method, which returns JSON primitives without tuples, so that all
         transports deliver the same."""
 
@@ -67,22 +64,22 @@ class Serving:
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
         def serve(context: RequestContext, /, **document: Any) -> Any:
-            with self._observed(method, context):
-                with self._access.proving(context, method):
-                    caller = self._authenticate(context, method.name, document)
-                with self._access.admitted(caller, method, context, document):
-                    arguments: Any = validate(method, document)
-                    for each in (arguments, *(arguments.claims if method.batch_of else ())):
-                        self._check(each)
-                    self._check_caller(caller, method.name, arguments)
-                    calls = _calls(method, has_call, arguments, document, caller, context)
-                    with limit:
-                        return _decode(msgspec.json.encode(handler(arguments, *calls)))
+            with (
+                self._observed(method, context),
+                self._access.admitted(method, context, document) as caller,
+            ):
+                arguments: Any = validate(method, document)
+                for checked in (arguments, *(arguments.claims if method.batch_of else ())):
+                    self._check(checked)
+                self._check_caller(caller, method.name, arguments)
+                calls = _calls(method, has_call, arguments, document, caller, context)
+                with limit:
+                    return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
         expected = oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
-        served: _Handler = expected(serve)
-        served.rpc_method = method  # type: ignore[attr-defined]
-        return served
+        function: Callable[..., Any] = expected(serve)
+        function.rpc_method = method  # type: ignore[attr-defined]
+        return function
 
     @contextmanager
     def _observed(self, method: Method, context: RequestContext) -> Iterator[None]:
@@ -92,13 +89,11 @@ class Serving:
         try:
             with self._in_flight.call(f"{method.name} ({request_id(context)})"):
                 yield
-        except RtAgentError as error:
-            outcome = type(error).__name__
-            sentence = f"{method.name}: {error.message}"[:MAX_SENTENCE]
-            self._reporter.log(_level(method, error), sentence)
-            raise
         except Exception as error:
             outcome = type(error).__name__
+            if isinstance(error, RtAgentError):
+                sentence = f"{method.name}: {error.message}"[:MAX_SENTENCE]
+                self._reporter.log(_level(method, error), sentence)
             raise
         finally:
             self._reporter.timed("rpc", method.name, self._clock.monotonic() - started)
@@ -124,20 +119,20 @@ def _calls(
     :param has_call: whether the method takes an operation id of its own.
     """
 
-    def made(name: str, operation_id: str, given: Mapping[str, Any]) -> Call:
+    def call(name: str, operation_id: str, arguments: Mapping[str, Any]) -> Call:
         return Call(
             method=name,
             operation_id=operation_id,
-            digest=digest(name, given),
+            digest=digest(name, arguments),
             actor=caller.actor,
             request_id=request_id(context),
         )
 
     if has_call:
-        yield made(method.name, arguments.operation_id, document)
+        yield call(method.name, arguments.operation_id, document)
     if method.batch_of:
         entries = zip(arguments.claims, document["claims"], strict=True)
-        yield [made(method.batch_of, each.operation_id, given) for each, given in entries]
+        yield [call(method.batch_of, claim.operation_id, given) for claim, given in entries]
 
 
 def _level(method: Method, error: RtAgentError) -> str:

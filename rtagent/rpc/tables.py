@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rtagent.model.base import Value
-from rtagent.rpc import methods, scheduler_endpoint, topics
-from rtagent.rpc.method import Method
+from rtagent.rpc.method import MethodTable
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.scheduler_methods import SCHEDULER_API
 
-
-class MethodTable(Value, frozen=True, kw_only=True):
-    """The methods of one API. :ivar version: the newest one."""
-
-    topic: str
-    version: str
-    methods: Mapping[str, Method]
-
-
-TABLES: Mapping[str, MethodTable] = {
-    topics.AGENT: MethodTable(topic=topics.AGENT, version=methods.VERSION, methods=methods.METHODS),
-    topics.SCHEDULER: MethodTable(
-        topic=topics.SCHEDULER,
-        version=scheduler_endpoint.VERSION,
-        methods=scheduler_endpoint.METHODS,
-    ),
-}
+TABLES: Mapping[str, MethodTable] = {table.topic: table for table in (AGENT_API, SCHEDULER_API)}

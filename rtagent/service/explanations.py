@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from rtagent.errors import TooManyRequests
 from rtagent.model.server import RequestSpec
-from rtagent.rpc.scheduler_endpoint import METHODS
-from rtagent.rpc.selection_endpoint import Explain
+from rtagent.rpc.scheduler_endpoint import Explain
+from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.validation import validate
 from rtagent.scheduler.explanation import Explanation
 

@@ -57,9 +57,10 @@ from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import Duplicates, agent_identity
-from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.served_agent import ServedAgent
+from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.service import node_report
@@ -91,7 +92,6 @@ from rtagent.service.power import Power
 from rtagent.service.process import measure_process
 from rtagent.service.recovery import Recovery
 from rtagent.service.state_report import StateReport
-from rtagent.service.trust import authentication
 from rtagent.telemetry.claim_log import ClaimLog
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.virt.libvirt import guest
@@ -199,7 +199,6 @@ class NodeAgent:
         self._recovery = Recovery(context, node, loops["recovery"].wake)
         self._draining = Draining(context, tracker.snapshot)
         self.in_flight = InFlight(self._clock)
-        self._authentication = authentication(AGENT, context.settings, self._clock, self._telemetry)
         me = agent_identity(node.node, context.settings.current.default.state_path)
         self.duplicates = Duplicates(
             me,
@@ -305,27 +304,30 @@ class NodeAgent:
 
     def endpoint(self, access: Access) -> Endpoint:
         """Return the endpoint that the RPC server serves."""
+        served = ServedAgent(
+            tracker=self._node.tracker,
+            auditor=self._node.auditor,
+            registry=self._heartbeat,
+            clock=self._clock,
+            version=rtagent.__version__,
+            guest=guest,
+            settle=self._power.settle,
+            confirm=self.placement.confirm,
+            sync_placement=self.placement.sync,
+            delete_allocation=self.placement.delete,
+            duplicates=self.duplicates,
+            report_host=self._host_reports.ask,
+            document=self.sources.answer,
+            metrics=self.monitors.current,
+        )
         return Endpoint(
-            self._node.tracker,
-            self._node.auditor,
-            self._heartbeat,
+            AGENT_API,
+            served,
+            self.in_flight,
             self._clock,
             self._telemetry,
-            rtagent.__version__,
-            self.in_flight,
-            guest,
-            PlacementCalls(
-                sync=self.placement.sync,
-                delete_allocation=self.placement.delete,
-                confirm=self.placement.confirm,
-            ),
-            self._power.settle,
-            self.duplicates,
-            self._host_reports.ask,
-            self.sources.answer,
-            self.monitors.current,
-            self._authentication,
             access,
+            check=served.check,
         )
 
     def add_sections(self, report: StateReport, others: Sequence[Turn]) -> None:
@@ -357,7 +359,6 @@ class NodeAgent:
 
     def reload(self) -> None:
         """React to new settings, which are already in force."""
-        self._authentication.reload()
         reload_credentials()
         self._bus.publish(Reloaded())
 

@@ -21,8 +21,10 @@ from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.node_identities import NodeIdentities
-from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.scheduler_methods import SCHEDULER_API
+from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
+from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
@@ -40,7 +42,7 @@ from rtagent.service.mirrored_aggregates import MirroredAggregates
 from rtagent.service.process import Parts, ProcessContext, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
 from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerProbe
-from rtagent.service.trust import CallerAccess, authentication
+from rtagent.service.trust import CallerAccess
 
 #: The time-out in seconds for calls in flight to end.
 RPC_PATIENCE = 30.0
@@ -77,9 +79,6 @@ class SchedulerService:
             context.settings,
             context.clock,
             context.telemetry,
-        )
-        self._authentication = authentication(
-            SCHEDULER, context.settings, context.clock, context.telemetry
         )
         settings = context.settings.current
         self._loops = {name: Loop(name, None, self._clock, self._telemetry) for name in LOOPS}
@@ -181,25 +180,26 @@ class SchedulerService:
             self._telemetry,
         )
 
-    def _endpoint(
-        self, messages: SchedulerMessages, database: SchedulerDatabase
-    ) -> SchedulerEndpoint:
-        return SchedulerEndpoint(
-            self._scheduler,
-            self._manager,
-            self._aggregates,
-            self._services,
-            self._pong,
-            self._error,
-            messages.unknown_claim,
+    def _endpoint(self, messages: SchedulerMessages, database: SchedulerDatabase) -> Endpoint:
+        served = ServedScheduler(
+            scheduler=self._scheduler,
+            hosts=self._manager,
+            aggregates=self._aggregates,
+            services=self._services,
+            pong=self._pong,
+            not_ready=self._error,
+            unknown_claim=messages.unknown_claim,
+        )
+        return Endpoint(
+            SCHEDULER_API,
+            served,
             self._in_flight,
             self._clock,
             self._telemetry,
-            self._authentication,
             self._callers.access,
-            NodeIdentities(
+            check_caller=NodeIdentities(
                 NodeHosts(database.engine),
-                self._authentication.has_key_of,
+                self._callers.authentication.has_key_of,
                 self._manager.forget_node,
                 self._clock,
             ),
@@ -274,7 +274,6 @@ class SchedulerService:
 
     def reload(self) -> None:
         """Use the new settings for the requests that follow."""
-        self._authentication.reload()
         self._callers.reload()
         reload_credentials()
         settings = self._context.settings.current

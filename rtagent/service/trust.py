@@ -17,15 +17,6 @@ from rtagent.rpc.trust.policy import AccessPolicy, PolicyRules, read_rules
 from rtagent.rpc.trust.private_key import read_private_key
 
 
-def authentication(
-    topic: str, settings: SettingsHolder, clock: Clock, reporter: Reporter
-) -> Authentication:
-    """Return what authenticates the callers of a daemon. :raises ConfigError:"""
-    host = settings.current.default.host
-    methods = TABLES[topic].methods.values()
-    return Authentication(topic, host, lambda: settings.current.rpc, clock, reporter, methods)
-
-
 def check_keys(settings: Settings) -> None:
     """Check the options of ``[rpc]`` and the files that they name.
 
@@ -54,7 +45,7 @@ def check_keys(settings: Settings) -> None:
 
 
 class CallerAccess:
-    """:ivar access: for the daemon's endpoint."""
+    """:ivar access: for the daemon's endpoint. :ivar authentication: of its callers."""
 
     def __init__(
         self,
@@ -64,14 +55,23 @@ class CallerAccess:
         clock: Clock,
         reporter: Reporter,
     ) -> None:
-        """:param topic: of the daemon's API. :raises ConfigError: a policy file is wrong."""
+        """:param topic: of the daemon's API. :raises ConfigError: a file is wrong."""
         self._policy = AccessPolicy(conf, default_rules(), PREFIXES[topic], clock, reporter)
+        self.authentication = Authentication(
+            topic,
+            settings.current.default.host,
+            lambda: settings.current.rpc,
+            clock,
+            reporter,
+            TABLES[topic].methods.values(),
+        )
         bounds = CallerBounds(lambda: settings.current.rpc, clock)
-        self.access = Access(reporter, self._policy.authorize, bounds)
+        self.access = Access(reporter, self.authentication, self._policy.authorize, bounds)
 
     def reload(self) -> None:
-        """Read the policy files again. If one is wrong, the policy stays as it was."""
+        """Read policy and keys again. If a file is wrong, what it said before stays in force."""
         self._policy.reload()
+        self.authentication.reload()
 
 
 def effective_rules(conf: cfg.ConfigOpts) -> PolicyRules:

@@ -30,8 +30,11 @@ from rtagent.model.policy import Policy
 from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.served_agent import ServedAgent
+from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.trust.access import Access
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.failpoints import Failpoint, FailpointStore
@@ -74,21 +77,17 @@ class Child:
         state = restore(self._enroll(state_path), self._policy(reserve))
         self._tracker = ResourceTracker(self._store, self._clock, state, telemetry)
         auditor = Auditor(self._tracker, self._hypervisor, self._clock, telemetry)
-        self._endpoint = Endpoint(
-            self._tracker,
-            auditor,
-            SqlServiceRegistry(engine),
-            self._clock,
-            telemetry,
-            "0",
-            InFlight(self._clock),
-            guest,
-            placement=PlacementCalls(
-                sync=lambda: 0,
-                delete_allocation=lambda instance_uuid, reason: None,
-                confirm=lambda claim, call: None,
-            ),
+        served = ServedAgent(
+            tracker=self._tracker,
+            auditor=auditor,
+            registry=SqlServiceRegistry(engine),
+            clock=self._clock,
+            version="0",
+            guest=guest,
             settle=lambda claim: None,
+            confirm=lambda claim, call: None,
+            sync_placement=lambda: 0,
+            delete_allocation=lambda instance_uuid, reason: None,
             duplicates=Duplicates(
                 AgentIdentity(agent_uuid=str(uuid.uuid4()), node_uuid=site.node.uuid, node="crash"),
                 site.node.host,
@@ -97,6 +96,10 @@ class Child:
             ),
             report_host=lambda description, instances: None,
             document=lambda target: Reply(body=b"{}"),
+        )
+        in_flight = InFlight(self._clock)
+        self._endpoint = Endpoint(
+            AGENT_API, served, in_flight, self._clock, telemetry, Access(telemetry)
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)

@@ -17,8 +17,11 @@ from rtagent.model.guest import GuestState
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Server
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.served_agent import ServedAgent
+from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.trust.access import Access
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest
@@ -120,22 +123,29 @@ class Cloud:
         identity = AgentIdentity(
             agent_uuid=uid(), node_uuid=node.uuid, node=node.hypervisor_hostname
         )
-        return Endpoint(
-            tracker,
-            self.hosts.auditors[number],
-            MemoryServiceRegistry(),
-            self.clock,
-            telemetry,
-            "1",
-            InFlight(self.clock),
-            guest,
-            PlacementCalls(
-                sync=lambda: 0, delete_allocation=_unused, confirm=lambda claim, call: None
-            ),
-            lambda claim: None,
-            Duplicates(identity, node.host, self.clock, tracker.creation.suspend),
+        served = ServedAgent(
+            tracker=tracker,
+            auditor=self.hosts.auditors[number],
+            registry=MemoryServiceRegistry(),
+            clock=self.clock,
+            version="1",
+            guest=guest,
+            settle=lambda claim: None,
+            confirm=lambda claim, call: None,
+            sync_placement=lambda: 0,
+            delete_allocation=_unused,
+            duplicates=Duplicates(identity, node.host, self.clock, tracker.creation.suspend),
             report_host=lambda description, instances: None,
             document=lambda target: Reply(body=b"{}"),
+        )
+        return Endpoint(
+            AGENT_API,
+            served,
+            InFlight(self.clock),
+            self.clock,
+            telemetry,
+            Access(telemetry),
+            check=served.check,
         )
 
     def wait_for_renewal(self) -> None:

@@ -26,9 +26,11 @@ from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Position
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.served_agent import ServedAgent
+from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.restoration import MemoryWitness
@@ -99,27 +101,10 @@ class Agent:
         self.duplicates = Duplicates(
             self.identity, NODE.host, self.clock, self.tracker.creation.suspend
         )
-        self.endpoint = Endpoint(
-            self.tracker,
-            self.auditor,
-            self.registry,
-            self.clock,
-            self.telemetry,
-            VERSION,
-            self.in_flight,
-            guest,
-            PlacementCalls(
-                sync=self._sync_placement,
-                delete_allocation=self._delete_allocation,
-                confirm=self._confirm,
-            ),
-            self._settle,
-            self.duplicates,
-            lambda description, instances: self.asked.append((description, instances)),
-            self._document,
-            access=bounds
-            and Access(self.telemetry, bounds=CallerBounds(lambda: bounds, self.clock)),
+        self.access = Access(
+            self.telemetry, bounds=bounds and CallerBounds(lambda: bounds, self.clock)
         )
+        self.serve()
         self.document = Reply(body=b"{}")
         self.asked: list[tuple[bool, bool]] = []
         self.deleted: list[tuple[str, DeletionReason]] = []
@@ -128,6 +113,34 @@ class Agent:
         self.confirm_error: AllocationNotWritten | None = None
         self.settle_error: HypervisorUnavailable | None = None
         self.placement_error: PlacementError | None = None
+
+    def serve(self, **changed: Any) -> None:
+        """Make the endpoint. :param changed: parts of `ServedAgent` in place of the usual ones."""
+        parts: dict[str, Any] = {
+            "tracker": self.tracker,
+            "auditor": self.auditor,
+            "registry": self.registry,
+            "clock": self.clock,
+            "version": VERSION,
+            "guest": guest,
+            "settle": self._settle,
+            "confirm": self._confirm,
+            "sync_placement": self._sync_placement,
+            "delete_allocation": self._delete_allocation,
+            "duplicates": self.duplicates,
+            "report_host": lambda *parts: self.asked.append(parts),
+            "document": self._document,
+        }
+        served = ServedAgent(**{**parts, **changed})
+        self.endpoint = Endpoint(
+            AGENT_API,
+            served,
+            self.in_flight,
+            self.clock,
+            self.telemetry,
+            self.access,
+            check=served.check,
+        )
 
     def start_orphan(self) -> None:
         """Start a domain without a claim, and audit."""

@@ -22,10 +22,12 @@ from rtagent.ports import Service
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.scheduler_methods import SCHEDULER_API
+from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.access import Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
@@ -165,18 +167,18 @@ class SchedulerRpc:
         self.unknown_claims: list[str] = []
         self.hosts, self.selecting, self.aggregates = Hosts(), Selecting(), MemoryAggregates()
         self.telemetry = Telemetry(clock)
-        self.endpoint = SchedulerEndpoint(
-            self.selecting,
-            self.hosts,
-            self.aggregates,
-            MemoryServices(),
-            self._pong,
-            lambda: self.not_ready,
-            self.unknown_claims.append,
-            InFlight(clock),
-            clock,
-            self.telemetry,
-            authenticate,
+        served = ServedScheduler(
+            scheduler=self.selecting,
+            hosts=self.hosts,
+            aggregates=self.aggregates,
+            services=MemoryServices(),
+            pong=self._pong,
+            not_ready=lambda: self.not_ready,
+            unknown_claim=self.unknown_claims.append,
+        )
+        access = Access(self.telemetry, authenticate)
+        self.endpoint = Endpoint(
+            SCHEDULER_API, served, InFlight(clock), clock, self.telemetry, access
         )
 
     def invoke(self, method: str, /, **document: Any) -> Any:

@@ -185,7 +185,7 @@ def _too_fast(method: str, limit: float) -> TooManyRequests:
     )
 
 
-#: The counter of refusals. Its label is one of these reasons, or one of `rtagent.rpc.trust.access`.
+#: The counter of refusals. Its label is one of these reasons, or one of the two above.
 COUNTER = "calls_refused"
 SIGNATURE, ROLE = "signature", "role"
 #: The number of characters of an error message that are logged.
@@ -198,88 +198,81 @@ class Access:
     def __init__(
         self,
         reporter: Reporter,
+        authenticate: Authenticate = accept_unsigned,
         authorize: Authorize = authorize_by_role,
         bounds: CallerBounds | None = None,
     ) -> None:
         """:param bounds: None: calls are not bounded."""
-        self._authorize, self._bounds = authorize, bounds
+        self._authenticate, self._authorize, self._bounds = authenticate, authorize, bounds
         self._reporter = reporter.named(ACCESS_LOG)
 
     @contextmanager
-    def proving(self, context: RequestContext, method: Method) -> Iterator[None]:
-        """Record an error of the block, which finds out who calls."""
-        try:
-            yield
-        except RequestError as error:
-            self._record(SIGNATURE, method, f"{_name(actor(context))}, not proved", context, error)
-            raise
-
-    @contextmanager
     def admitted(
-        self, caller: Caller, method: Method, context: RequestContext, document: Mapping[str, Any]
-    ) -> Iterator[None]:
-        """Count the call as in flight during the block.
+        self, method: Method, context: RequestContext, document: Mapping[str, Any]
+    ) -> Iterator[Caller]:
+        """Find out who calls, and count the call as in flight during the block.
+
+        Each refusal is recorded, also one by the block, and each call that administers hosts,
+        aggregates or services: not all of these have an event that names the caller.
 
         :param document: its arguments.
-        :raises NotAuthorized: TooManyRequests:
+        :raises SignatureInvalid: NotAuthorized: TooManyRequests:
         """
-        who = identity(caller, method, context) if self._bounds is not None else None
-        if self._bounds is None or who is None:
-            with self._recorded(caller, method, context, document):
-                yield
-            return
         try:
-            self._bounds.enter(who, method.name)
-        except TooManyRequests as error:
-            self._too_many(_shown(caller), method, error)
+            caller = self._authenticate(context, method.name, document)
+        except RequestError as error:
+            who = f"{_name(actor(context))}, not proved"
+            self._refused(SIGNATURE, method, who, context, error)
             raise
-        try:
-            with self._recorded(caller, method, context, document):
-                yield
-        finally:
-            self._bounds.leave(who)
-
-    @contextmanager
-    def _recorded(
-        self, caller: Caller, method: Method, context: RequestContext, document: Mapping[str, Any]
-    ) -> Iterator[None]:
-        """Authorize the call, and record a refusal, also one by the block."""
+        administers = method.role == OPERATOR
+        counted = self._enter(caller, method, context)
         try:
             self._authorize(caller, method)
-            with self._audited(caller, method, context, document):
-                yield
+            yield caller
         except (NotAuthorized, SignatureInvalid) as error:
-            self._record(ROLE, method, _shown(caller), context, error)
-            raise
-
-    @contextmanager
-    def _audited(
-        self, caller: Caller, method: Method, context: RequestContext, document: Mapping[str, Any]
-    ) -> Iterator[None]:
-        """Record a call that administers hosts, aggregates or services. Not all of these calls
-        have an event that names the caller.
-        """
-        if method.role != OPERATOR:
-            yield
-            return
-        what = f"{method.name} of {_shown(caller)}, request {request_id(context)}"
-        text = printable(json.dumps(document, default=str, sort_keys=True), MAX_REASON)
-        try:
-            yield
-        except (NotAuthorized, SignatureInvalid):
+            self._refused(ROLE, method, _shown(caller), context, error)
             raise
         except Exception as error:
-            why = printable(str(error), MAX_REASON)
-            self._reporter.log("info", f"failed {what}: {text}: {why}")
+            if administers:
+                why = printable(str(error), MAX_REASON)
+                self._administered("failed", method, caller, context, document, f": {why}")
             raise
-        self._reporter.log("info", f"served {what}: {text}")
+        else:
+            if administers:
+                self._administered("served", method, caller, context, document)
+        finally:
+            if self._bounds is not None and counted is not None:
+                self._bounds.leave(counted)
 
-    def _too_many(self, who: str, method: Method, error: TooManyRequests) -> None:
-        self._reporter.counted(COUNTER, error.kwargs["reason"])
-        # Without the request's id: a caller that makes too many calls must not fill the log.
-        self._reporter.log("warning", f"refused {method.name} of {who}: {error}")
+    def _enter(self, caller: Caller, method: Method, context: RequestContext) -> str | None:
+        """Count a call in. Return by what; None: it is not counted. :raises TooManyRequests:"""
+        counted = None if self._bounds is None else identity(caller, method, context)
+        if self._bounds is None or counted is None:
+            return None
+        try:
+            self._bounds.enter(counted, method.name)
+        except TooManyRequests as error:
+            self._reporter.counted(COUNTER, error.kwargs["reason"])
+            # Without the request's id: a caller that makes too many calls must not fill the log.
+            sentence = f"refused {method.name} of {_shown(caller)}: {error}"
+            self._reporter.log("warning", sentence)
+            raise
+        return counted
 
-    def _record(
+    def _administered(
+        self,
+        outcome: str,
+        method: Method,
+        caller: Caller,
+        context: RequestContext,
+        document: Mapping[str, Any],
+        why: str = "",
+    ) -> None:
+        what = f"{method.name} of {_shown(caller)}, request {request_id(context)}"
+        text = printable(json.dumps(document, default=str, sort_keys=True), MAX_REASON)
+        self._reporter.log("info", f"{outcome} {what}: {text}{why}")
+
+    def _refused(
         self, reason: str, method: Method, who: str, context: RequestContext, error: RtAgentError
     ) -> None:
         """Log every refusal: at this level, none is taken for a repetition."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from rtagent.rpc.context import Proof
-from rtagent.rpc.methods import TOPIC
+from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.chaos.callers import flavors
@@ -75,7 +75,7 @@ def _step(rng: random.Random, hosts: Sequence[str]) -> HostileStep:
 def _signed(rng: random.Random, step: HostileStep, key: PrivateKey, age: float) -> HostileStep:
     """Return the call with a signature. :param age: of the signature, in seconds."""
     claims = CallClaims(
-        aud=f"{TOPIC}.{step.host}",
+        aud=f"{AGENT}.{step.host}",
         method=step.method,
         digest=arguments_digest(_document(step)),
         nonce="",

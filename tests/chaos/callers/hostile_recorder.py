@@ -9,7 +9,8 @@ import oslo_messaging
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.context import ContextSerializer, OutgoingContext, Proof
-from rtagent.rpc.methods import TOPIC, VERSION
+from rtagent.rpc.methods import AGENT_API
+from rtagent.rpc.topics import AGENT
 from tests.chaos.callers.recorder import Recorder
 from tests.chaos.callers.step import Outcome, Step
 
@@ -32,7 +33,7 @@ class HostileRecorder(Recorder):
         return super()._outcome(process, step, timeout, attempts)
 
     def _api(self, host: str, timeout: float, attempts: int) -> Any:
-        target = oslo_messaging.Target(topic=TOPIC, server=host, version=VERSION)
+        target = oslo_messaging.Target(topic=AGENT, server=host, version=AGENT_API.version)
         serializer = ContextSerializer()
         client = oslo_messaging.get_rpc_client(
             self._transport, target, timeout=timeout, retry=2, serializer=serializer

@@ -14,8 +14,8 @@ import pytest
 from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext
 from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.tables import TABLES
+from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.private_key import PrivateKey
 from tests.chaos.callers.adversary import AGES, forgeries, replays
@@ -39,9 +39,9 @@ class Agents:
     def refusal(self, step: HostileStep) -> SignatureInvalid | None:
         """Return why an agent that knows no earlier call refuses this one; None: it is served."""
         options = self.keys.files.settings(require_signature=True, signature_window=WINDOW)
-        methods = TABLES[TOPIC].methods.values()
+        methods = TABLES[AGENT].methods.values()
         served = Authentication(
-            TOPIC, step.host, lambda: options, self.clock, NullReporter(), methods
+            AGENT, step.host, lambda: options, self.clock, NullReporter(), methods
         )
         context = CallContext(user_id="adversary", roles=["admin"], overwrite=False)
         context.proof = step.proof

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rtagent.model.schema_errors import schema_errors
-from rtagent.rpc import scheduler_endpoint, schemas
+from rtagent.rpc import scheduler_methods, schemas
 from rtagent.rpc.methods import METHODS
 from tests.support.hosts import uid
 from tests.support.rpc import build, documents
@@ -18,7 +18,7 @@ EVERY = {
     **{f"rtagent.{name}": method for name, method in METHODS.items()},
     **{
         f"scheduler.{name}": method
-        for name, method in scheduler_endpoint.METHODS.items()
+        for name, method in scheduler_methods.METHODS.items()
         if name != "ping"
     },
 }

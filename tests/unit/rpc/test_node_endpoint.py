@@ -13,8 +13,6 @@ from rtagent.errors import (
     RestoreNotFound,
     StoreRestored,
 )
-from rtagent.model.request import Arguments
-from rtagent.rpc.node_endpoint import NodeEndpoint
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration
 from tests.support.stores import MemoryCopies
@@ -32,16 +30,7 @@ def test_audit_on_request(agent: Agent):
 
 def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: Agent):
     go, ended = threading.Event(), threading.Event()
-    nodes = NodeEndpoint(
-        agent.tracker,
-        agent.auditor,
-        agent.registry,
-        agent.clock,
-        VERSION,
-        lambda: 0,
-        agent.identity.agent_uuid,
-        audit_timeout=0.01,
-    )
+    agent.serve(audit_timeout=0.01)
 
     def hang(step: str) -> None:
         assert go.wait(60)
@@ -50,7 +39,7 @@ def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: 
 
     agent.hypervisor.between = hang
     with pytest.raises(HypervisorUnavailable, match=r"within 0.01 s: it goes on"):
-        nodes.update_available_resource(Arguments())
+        agent.invoke("update_available_resource")
     go.set()
     assert ended.wait(60)
 

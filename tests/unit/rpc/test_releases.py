@@ -4,8 +4,7 @@ import pytest
 
 from rtagent.audit import Auditor
 from rtagent.errors import ClaimNotFound, GuestRunning, NodeNotReady
-from rtagent.rpc.claim_endpoint import ClaimEndpoint, EndClaim
-from tests.support.hosts import NODE, call, uid
+from tests.support.hosts import NODE, uid
 from tests.support.rpc import Agent, build, operation
 
 METHODS = ("release_claim", "abort_instance_claim")
@@ -56,10 +55,9 @@ def test_a_conductor_ends_claims_without_asking(agent, running):
 
 def test_before_the_first_audit_it_is_not_known_which_guests_run(agent):
     never = Auditor(agent.tracker, agent.hypervisor, agent.clock, agent.telemetry)
-    endpoint = ClaimEndpoint(agent.tracker, never, None)
-    arguments = EndClaim(claim_uuid=uid(), unless_running=True, operation_id=uid())
+    agent.serve(auditor=never)
     with pytest.raises(NodeNotReady, match="not known yet which guests run"):
-        endpoint.release_claim(arguments, call())
+        agent.invoke("release_claim", claim_uuid=uid(), unless_running=True, **operation())
 
 
 def test_a_test_of_an_unknown_claim_says_so(agent):

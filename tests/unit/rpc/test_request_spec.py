@@ -11,9 +11,9 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.model.server import RequestSpec
 from rtagent.rpc import schemas
-from rtagent.rpc.scheduler_endpoint import METHODS
+from rtagent.rpc.scheduler_endpoint import SelectDestinations
+from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.schemas import resolve
-from rtagent.rpc.selection_endpoint import SelectDestinations
 from rtagent.rpc.validation import validate
 from tests.support.hosts import uid
 from tests.support.rpc_documents import jsonpath

@@ -14,7 +14,7 @@ from rtagent.model.node import Node
 from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.scheduler_endpoint import METHODS
+from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.scheduler import errors as scheduler_errors
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,

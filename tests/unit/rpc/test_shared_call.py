@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rtagent.rpc.node_endpoint import SharedCall
+from rtagent.rpc.served_agent import SharedCall
 
 PATIENCE = 60.0
 

@@ -152,7 +152,7 @@ def test_default_log_levels_select_one_module(telemetry, configured):
     kept = Kept()
     logging.getLogger().addHandler(kept)
 
-    for module in ("rtagent.state.writer", "rtagent.audit", "rtagent.rpc.endpoint"):
+    for module in ("rtagent.state.writer", "rtagent.audit", "rtagent.rpc.serving"):
         reporter = telemetry.named(module)
         for level in ("debug", "info", "error"):
             reporter.log(level, f"{level} of {module}")
@@ -162,8 +162,8 @@ def test_default_log_levels_select_one_module(telemetry, configured):
         ("rtagent.state.writer", "info of rtagent.state.writer"),
         ("rtagent.state.writer", "error of rtagent.state.writer"),
         ("rtagent.audit", "error of rtagent.audit"),
-        ("rtagent.rpc.endpoint", "info of rtagent.rpc.endpoint"),
-        ("rtagent.rpc.endpoint", "error of rtagent.rpc.endpoint"),
+        ("rtagent.rpc.serving", "info of rtagent.rpc.serving"),
+        ("rtagent.rpc.serving", "error of rtagent.rpc.serving"),
     ]
 
 
