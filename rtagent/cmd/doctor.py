@@ -93,8 +93,6 @@ def broker(checks: Checks) -> Finding:
         remedy = "check [DEFAULT] transport_url, the user's rights, and that the broker runs"
         return Finding(FAIL, str(error).partition("\n")[0], remedy)
     answers = f"the agent of {host} answers"
-    if skew is None:  # an earlier release
-        return Finding(PASS, answers)
     if abs(skew) <= min(CLOCK_TOLERANCE, checks.client.settings.rpc.signature_window):
         return Finding(PASS, answers)
     side = "ahead of" if skew > 0 else "behind"

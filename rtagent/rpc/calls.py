@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
 import oslo_messaging
 from kombu.exceptions import OperationalError
 from oslo_context.context import RequestContext
@@ -18,6 +19,7 @@ from rtagent.errors import AllocationNotWritten, InvalidRequest, RtAgentError
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.roles import READER
+from rtagent.rpc.topics import VERSIONS
 from rtagent.rpc.transport import ERROR_MODULES
 from rtagent.rpc.trust.credentials import credentials, new_nonce
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, not_verified, verified
@@ -95,35 +97,43 @@ def broker_probe(transport: oslo_messaging.RPCTransport) -> BrokerProbe:
         return _probes.setdefault(transport, BrokerProbe())
 
 
+def document_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as JSON primitives, without those that are None."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    document: dict[str, Any] = msgspec.to_builtins(given)
+    return document
+
+
 class Calls:
     """Thread-safe; cheap to create."""
 
     def __init__(
         self,
         transport: oslo_messaging.RPCTransport,
-        target: oslo_messaging.Target,
+        topic: str,
+        host: str | None = None,
         *,
-        version_cap: str | None = None,
         timeout: float | None = None,
         attempts: int = 3,
         verify: bool | None = None,
     ) -> None:
-        """:param target: its server answers ``ping``. :param version_cap: the highest version that
-        is sent. :param timeout: seconds for each attempt; None: ``rpc_response_timeout``.
+        """:param topic: whose option in ``[upgrade_levels]`` is the highest version that is sent.
+        :param host: of the server; None: any server of the topic.
+        :param timeout: seconds for each attempt; None: ``rpc_response_timeout``.
         :param attempts: the maximum number of attempts for a call.
         :param verify: whether replies must be signed; None: ``[rpc] verify_replies``.
         :raises ConfigError: a file of a key is wrong.
         """
         self._client = oslo_messaging.get_rpc_client(
             transport,
-            target,
+            oslo_messaging.Target(topic=topic, server=host, version=VERSIONS[topic]),
             timeout=timeout,
             retry=RECONNECTS,
-            version_cap=version_cap,
+            version_cap=transport.conf.upgrade_levels[topic],
             serializer=ContextSerializer(),
         )
         self._credentials = credentials(transport)
-        self._topic, self._host, self._verify = target.topic, target.server, verify
+        self._topic, self._host, self._verify = topic, host, verify
         self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
         self._probe = broker_probe(transport)
         self._retrying = Retrying(
@@ -138,27 +148,18 @@ class Calls:
         """Whether calls are signed."""
         return self._credentials.key is not None
 
-    def can_send(self, version: str) -> bool:
-        """Whether messages of this version may be sent."""
-        return bool(self._client.can_send_version(version))
-
     def call(
         self,
         context: RequestContext,
         method: str,
         document: Mapping[str, Any],
-        *,
-        version: str | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Call a method, and repeat the call while a repetition may succeed. Return its reply.
 
-        :param document: JSON primitives. :param version: that the call needs, if not the target's.
+        :param document: JSON primitives.
         """
-        options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if version is not None:
-            options["version"] = version
-        client = self._client.prepare(**options)
+        client = self._client.prepare(**({} if timeout is None else {"timeout": timeout}))
         seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
 
         def attempt() -> Any:

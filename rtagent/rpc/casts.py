@@ -17,15 +17,11 @@ from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import RECONNECTS
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.scheduler.report import instances_digest
 from rtagent.scheduler.report_documents import instances_text, report_document
 
-#: The versions of the agents' API that requests for reports, and `forced_down`, need.
-REPORTS, FORCED_DOWN = "1.3", "1.7"
-#: The version of the schedulers' API that all messages to them need.
-VERSION = "1.0"
 #: Seconds for which a sender waits for the broker. Less than a stop waits for a thread.
 TIMEOUT = 3.0
 
@@ -67,13 +63,9 @@ class BoundedSending:
 class BoundedCasts:
     """Sends messages to the servers of one topic. For one thread; cheap to create."""
 
-    def __init__(
-        self, transport: oslo_messaging.RPCTransport, topic: str, version: str, role: str
-    ) -> None:
-        """:param version: the first one that has the methods. :param role: of the sender.
-        :raises ConfigError: a file of a key is wrong.
-        """
-        target = oslo_messaging.Target(topic=topic, version=version)
+    def __init__(self, transport: oslo_messaging.RPCTransport, topic: str, role: str) -> None:
+        """:param role: of the sender. :raises ConfigError: a file of a key is wrong."""
+        target = oslo_messaging.Target(topic=topic, version=VERSIONS[topic])
         self._client = oslo_messaging.get_rpc_client(
             transport, target, retry=RECONNECTS, serializer=ContextSerializer()
         )
@@ -108,9 +100,9 @@ def _run(send: Callable[[], None], sent: Future[None]) -> None:
         sent.set_result(None)
 
 
-def agent_casts(transport: oslo_messaging.RPCTransport, version: str = REPORTS) -> BoundedCasts:
-    """Return what casts to the agents. :param version: the one that the messages need."""
-    return BoundedCasts(transport, AGENT, version, roles.SCHEDULER)
+def agent_casts(transport: oslo_messaging.RPCTransport) -> BoundedCasts:
+    """Return what casts to the agents."""
+    return BoundedCasts(transport, AGENT, roles.SCHEDULER)
 
 
 def report_host_state(*, description: bool, instances: bool) -> CastMessage:
@@ -145,7 +137,7 @@ def scheduler_casts(
     transport: oslo_messaging.RPCTransport, role: str = roles.AGENT
 ) -> BoundedCasts:
     """Return what casts to the schedulers. :param role: of the sender."""
-    return BoundedCasts(transport, SCHEDULER, VERSION, role)
+    return BoundedCasts(transport, SCHEDULER, role)
 
 
 def host_state(report: HostReport) -> CastMessage:

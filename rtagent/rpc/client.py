@@ -6,34 +6,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import oslo_messaging
 from oslo_context.context import RequestContext
 
-from rtagent.model.deletion_reason import DeletionReason
-from rtagent.rpc.calls import Calls
+from rtagent.rpc.calls import Calls, document_of
 from rtagent.rpc.method import Method, add_methods
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.topics import AGENT
-
-#: The version that added a method, an argument to methods of an earlier one, or a field to the
-#: limits of NUMA cells, by its name. ``METHOD.ARGUMENT`` is of one method only, and
-#: ``METHOD without ARGUMENT`` a call that needs the argument in earlier versions.
-SINCE: Mapping[str, str] = {
-    **dict.fromkeys(("get_restore", "accept_restore", "node_uuid"), "1.1"),
-    **dict.fromkeys((each.method for each in DeletionReason), "1.2"),
-    **dict.fromkeys(("devices", "network_metadata", "provider_mapping"), "1.2"),
-    "claim_pci_devices.allocations": "1.2",
-    "live_migration_claim without migration": "1.2",
-    "rebuild_claim without migration": "1.2",
-    "report_host_state": "1.3",
-    **dict.fromkeys(("drain_node", "undrain_node", "get_document"), "1.4"),
-    **dict.fromkeys(("adopt_domain", "test_adoption", "test_release", "unless_running"), "1.4"),
-    **dict.fromkeys(("release_claim.reason", "abort_instance_claim.reason"), "1.4"),
-    "shut_off": "1.6",
-    "update_forced_down": "1.7",
-    "instance_claims": "1.8",
-}
 
 
 class AgentAPI:
@@ -63,34 +42,7 @@ class AgentAPI:
 
     API version history:
 
-    * 1.0 - Initial version.
-    * 1.1 - ``node_uuid`` in the arguments of every method; ``node_uuid`` and ``agent_uuid`` in the
-      reply of ``ping``; the methods ``get_restore`` and ``accept_restore``; the errors
-      ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
-    * 1.2 - ``migration`` is optional in `live_migration_claim` and `rebuild_claim`; ``devices`` in
-      the arguments of `unclaim_pci_devices`, `free_pci_device_claims_for_instance` and
-      `free_pci_device_allocations_for_instance`; the errors ``PciDevicesNotClaimed`` and
-      ``AllocationNotWritten``;
-      ``network_metadata`` in ``numa_topology`` of the limits. In claims, ``provider`` of a device
-      and of an assigned resource is the uuid of its resource provider, and ``parent_addr`` of an
-      assigned resource is what was its ``provider``. The methods
-      `delete_allocation_for_evacuated_instance`, `delete_allocation_for_migrated_instance` and
-      `delete_allocation_for_shelve_offloaded_instance`. A claim follows its allocations:
-      ``provider_mapping`` in the arguments of the methods that take ``allocations``, which
-      `claim_pci_devices` does, too; both and ``quantities`` in claims; the error
-      ``AllocationMismatch``. In claims, ``mem_encryption``, ``namespace`` of an assigned resource,
-      and ``file_backed`` in ``numa_topology``.
-    * 1.3 - The method `report_host_state`, which schedulers cast.
-    * 1.4 - The methods `drain_node`, `undrain_node`, `get_document`, `adopt_domain`,
-      `test_adoption` and `test_release`; ``unless_running`` and ``reason`` in the arguments of
-      `release_claim` and `abort_instance_claim`; the errors ``NodeDraining``,
-      ``DomainNotAdoptable``, ``GuestRunning``, ``NotAuthorized`` and ``DocumentTooLarge``.
-    * 1.5 - ``time`` in the reply of `ping`; the error ``SignatureInvalid``, and ``NotAuthorized``
-      and ``TooManyRequests`` of every method. Calls may be signed, and replies on request.
-    * 1.6 - ``shut_off`` in the arguments of `adopt_domain` and `test_adoption`.
-    * 1.7 - The method `update_forced_down`, which schedulers cast.
-    * 1.8 - The method `instance_claims`.
-    * 1.9 - ``net_name`` of a device in claims.
+    * 1.9 - That of release 0.2.0, and the first one that is supported.
     """
 
     def __init__(
@@ -114,15 +66,9 @@ class AgentAPI:
         :raises ConfigError: a file of ``[rpc]`` is wrong.
         """
         self._calls = Calls(
-            transport,
-            oslo_messaging.Target(topic=AGENT, server=host, version="1.0"),
-            version_cap=transport.conf.upgrade_levels.rtagent,
-            timeout=timeout,
-            attempts=attempts,
-            verify=verify,
+            transport, AGENT, host, timeout=timeout, attempts=attempts, verify=verify
         )
-        # An agent of an earlier version does not know the argument.
-        self._node_uuid = node_uuid if self._calls.can_send(SINCE["node_uuid"]) else None
+        self._node_uuid = node_uuid
 
     if TYPE_CHECKING:  # the methods of the table
 
@@ -135,12 +81,9 @@ class AgentAPI:
         made_id = method.takes_operation_id and arguments.get("operation_id") is None
         if made_id:
             arguments = {**arguments, "operation_id": str(uuid.uuid4())}
-        document = _document({"node_uuid": self._node_uuid, **arguments})
-        version = max(_since(method, document), default=None)
+        arguments = {"node_uuid": self._node_uuid, **arguments}
         try:
-            return self._calls.call(
-                context, method.name, document, version=version, timeout=timeout
-            )
+            return self._calls.call(context, method.name, document_of(arguments), timeout)
         except Exception as error:
             if made_id:
                 error.add_note(f"operation id {arguments['operation_id']}")
@@ -161,34 +104,3 @@ def source_of(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 add_methods(AgentAPI, (method for method in METHODS.values() if not method.cast))
-
-
-def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON primitives, without the arguments that are None, and without limits that are."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    document: dict[str, Any] = msgspec.to_builtins(given)
-    for claim in (document, *document.get("claims", ())):
-        if cells := _cell_limits(claim):
-            without_none = {name: value for name, value in cells.items() if value is not None}
-            claim["limits"] = {**claim["limits"], "numa_topology": without_none}
-    return document
-
-
-def _since(method: Method, document: Mapping[str, Any]) -> list[str]:
-    """The versions that this call needs, except the first one."""
-    names = {
-        method.name,
-        *document,
-        *_cell_limits(document),
-        *(f"{method.name}.{name}" for name in document),
-    }
-    if "migration" not in document:
-        names.add(f"{method.name} without migration")
-    return [version for name, version in SINCE.items() if name in names]
-
-
-def _cell_limits(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The limits of NUMA cells in a call's document; empty: there are none."""
-    limits = document.get("limits")
-    cells = limits.get("numa_topology") if isinstance(limits, Mapping) else None
-    return cells if isinstance(cells, Mapping) else {}

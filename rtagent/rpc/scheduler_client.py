@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import oslo_messaging
 from oslo_context.context import RequestContext
 
-from rtagent.rpc.calls import Calls
+from rtagent.rpc.calls import Calls, document_of
 from rtagent.rpc.method import Method, add_methods
 from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.topics import SCHEDULER
-
-#: The version that added a method, by its name. A method that is not here is in version 1.0.
-SINCE: Mapping[str, str] = dict.fromkeys(("get_service", "force_down_service"), "1.1")
 
 
 class SchedulerAPI:
@@ -34,11 +30,7 @@ class SchedulerAPI:
 
     API version history:
 
-    * 1.0 - Initial version.
-    * 1.1 - The methods `get_service` and `force_down_service`.
-    * 1.2 - ``time`` in the reply of `ping`; the errors ``SignatureInvalid``, ``NotAuthorized`` and
-      ``TooManyRequests`` of every method. Calls may be signed, and replies on request.
-    * 1.3 - ``consumer_generation`` in the request of `select_destinations`.
+    * 1.3 - That of release 0.2.0, and the first one that is supported.
     """
 
     def __init__(
@@ -61,7 +53,7 @@ class SchedulerAPI:
         """
         self._transport, self._host = transport, host
         self._options: dict[str, Any] = {"timeout": timeout, "attempts": attempts, "verify": verify}
-        self._calls = self._calls_to(host)
+        self._calls = Calls(transport, SCHEDULER, host, **self._options)
 
     if TYPE_CHECKING:  # the methods of the table
 
@@ -70,11 +62,8 @@ class SchedulerAPI:
     def _call(
         self, method: Method, context: RequestContext, timeout: float | None, arguments: Any
     ) -> Any:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        document = msgspec.to_builtins(given)
-        version = SINCE.get(method.name)
         calls = self._calls_to_one(context) if method.for_one_server else self._calls
-        return calls.call(context, method.name, document, version=version, timeout=timeout)
+        return calls.call(context, method.name, document_of(arguments), timeout)
 
     def _calls_to_one(self, context: RequestContext) -> Calls:
         """Return what calls one scheduler.
@@ -84,15 +73,8 @@ class SchedulerAPI:
         """
         if self._host is not None or not self._calls.signs:
             return self._calls
-        return self._calls_to(self._calls.call(context, "ping", {})["host"])
-
-    def _calls_to(self, host: str | None) -> Calls:
-        return Calls(
-            self._transport,
-            oslo_messaging.Target(topic=SCHEDULER, server=host, version="1.0"),
-            version_cap=self._transport.conf.upgrade_levels.scheduler,
-            **self._options,
-        )
+        host = self._calls.call(context, "ping", {})["host"]
+        return Calls(self._transport, SCHEDULER, host, **self._options)
 
 
 add_methods(SchedulerAPI, (method for method in METHODS.values() if not method.cast))

@@ -16,7 +16,6 @@ from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.casts import (
-    FORCED_DOWN,
     CastFailed,
     CastMessage,
     agent_casts,
@@ -50,7 +49,7 @@ class SchedulerMessages:
     ) -> None:
         """:param wake: runs the next turn soon."""
         self._agents = agent_casts(transport)
-        self._corrections = agent_casts(transport, FORCED_DOWN)
+        self._corrections = agent_casts(transport)
         self._schedulers = scheduler_casts(transport, roles.SCHEDULER)
         self._reporter = reporter.named(__name__)
         self._lock = threading.Lock()

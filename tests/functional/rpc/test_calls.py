@@ -23,7 +23,7 @@ from rtagent.errors import (
     NodeNotReady,
     RtAgentError,
 )
-from rtagent.model.request import Flavor, Instance, Limits, NetworkMetadata, NumaLimits
+from rtagent.model.request import Flavor, Instance
 from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
@@ -203,7 +203,7 @@ def test_user_and_request_id_are_in_the_history(station: Station):
 
 def test_a_client_sends_nothing_above_its_version_cap(station: Station):
     transport = station.transport()
-    transport.conf.set_override("rtagent", "0.9", group="upgrade_levels")
+    transport.conf.set_override("rtagent", "1.8", group="upgrade_levels")
     api = type(station.client())(transport, station.host)
     with pytest.raises(oslo_messaging.RPCVersionCapError):
         api.ping(station.context)
@@ -216,43 +216,6 @@ def test_a_client_sends_the_node_that_it_means(station: Station):
         wrong.release_claim(station.context, claim["uuid"])
     assert claim_uuids(station) == {claim["uuid"]}
     assert wrong.ping(station.context, node_uuid=NODE.uuid)["node_uuid"] == NODE.uuid
-
-
-def test_a_client_sends_networks_only_to_agents_that_know_them(station: Station):
-    transport = station.transport()
-    transport.conf.set_override("rtagent", "1.1", group="upgrade_levels")
-    api = type(station.client())(transport, station.host)
-    ratio, networks = {"ram_allocation_ratio": 2.0}, NetworkMetadata(physnets=("foo",))
-    for limits in ({"numa_topology": ratio}, Limits(numa_topology=NumaLimits(**ratio))):
-        assert api.test_claim(station.context, instance(), limits=limits)["granted"]
-    with pytest.raises(oslo_messaging.RPCVersionCapError):
-        attached = Limits(numa_topology=NumaLimits(network_metadata=networks))
-        api.test_claim(station.context, instance(), limits=attached)
-
-
-def test_a_client_sends_what_is_new_only_to_agents_that_know_it(station: Station):
-    transport = station.transport()
-    transport.conf.set_override("rtagent", "1.1", group="upgrade_levels")
-    api, context = type(station.client())(transport, station.host), station.context
-    request = {"request_id": uid(), "alias_name": "gpu", "count": 1}
-    for call in (
-        lambda: api.instance_claim(context, instance(), provider_mapping={}),
-        lambda: api.claim_pci_devices(context, instance(), [request], allocations={}),
-        lambda: api.unclaim_pci_devices(context, uid(), uid(), devices=["0000:08:00.0"]),
-        lambda: api.live_migration_claim(context, instance()),
-        lambda: api.rebuild_claim(context, instance()),
-        lambda: api.delete_allocation_for_migrated_instance(context, uid()),
-    ):
-        with pytest.raises(oslo_messaging.RPCVersionCapError):
-            call()
-    assert api.instance_claim(context, instance())["state"] == "building"
-
-
-def test_a_client_with_a_cap_of_1_0_does_not_send_the_node(station: Station):
-    transport = station.transport()
-    transport.conf.set_override("rtagent", "1.0", group="upgrade_levels")
-    api = type(station.client())(transport, station.host, node_uuid=uid())
-    assert api.ping(station.context)["node_uuid"] == NODE.uuid
 
 
 def test_only_methods_of_the_table_can_be_called(station: Station):

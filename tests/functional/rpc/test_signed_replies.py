@@ -21,7 +21,7 @@ from rtagent.errors import ClaimNotFound, InvalidRequest
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc.topics import AGENT, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import ReplyClaims, arguments_digest
@@ -52,14 +52,14 @@ class Peer:
         self.pings: list[dict[str, Any]] = []
         self._server = oslo_messaging.get_rpc_server(
             transport({}),
-            oslo_messaging.Target(topic=AGENT, server=host, version="1.5"),
+            oslo_messaging.Target(topic=AGENT, server=host, version=VERSIONS[AGENT]),
             [self],
             executor="threading",
             access_policy=oslo_messaging.DefaultRPCAccessPolicy,
         )
         self._server.start()
 
-    target = oslo_messaging.Target(version="1.5")
+    target = oslo_messaging.Target(version=VERSIONS[AGENT])
 
     def get_claim(self, context: dict[str, Any], **arguments: Any) -> Any:
         return self.reply(context, arguments)

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.topics import SCHEDULER
+from rtagent.rpc.topics import SCHEDULER, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.keys import read_ring
 from rtagent.rpc.trust.token import CallClaims, proved
@@ -28,7 +28,7 @@ CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
 class Peer:
     """Takes the calls of schedulers. :ivar tokens: by method."""
 
-    target = oslo_messaging.Target(version="1.2")
+    target = oslo_messaging.Target(version=VERSIONS[SCHEDULER])
 
     def __init__(self) -> None:
         self.tokens: dict[str, str] = {}

@@ -20,7 +20,7 @@ from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.rpc.trust.private_key import PrivateKey
@@ -156,7 +156,7 @@ def test_what_is_not_signed_is_refused_and_recorded(site: Site):
 
 def test_a_change_that_is_signed_for_any_scheduler_is_refused(site: Site):
     transport, arguments = site.transport("ops"), {"name": "fast", "uuid": uid()}
-    any_scheduler = Calls(transport, oslo_messaging.Target(topic=SCHEDULER, version="1.0"))
+    any_scheduler = Calls(transport, SCHEDULER)
     with pytest.raises(SignatureInvalid, match="it is for any server, which is not enough for"):
         any_scheduler.call(CONTEXT, "create_aggregate", arguments)
     assert any_scheduler.call(CONTEXT, "get_aggregates", {}) == {"aggregates": []}
@@ -190,7 +190,7 @@ def test_forged_calls_with_the_reply_queue_of_a_caller_do_not_lock_it_out(
 @pytest.mark.parametrize("key", [None, "impostor", "nova"])
 def test_report_of_another_than_the_agent_of_the_host_is_refused(site: Site, key: str | None):
     before = site.refused(site.scheduler) + outcome(site.scheduler, "NotAuthorized")
-    casts = BoundedCasts(site.transport(key), SCHEDULER, "1.0", "agent")
+    casts = BoundedCasts(site.transport(key), SCHEDULER, "agent")
     arguments = {
         "host": site.host,
         "node_uuid": uid(),
@@ -215,7 +215,7 @@ def test_an_impostor_is_refused_although_a_new_scheduler_hears_it_first(site: Si
     try:
         site.scheduler.kill()
         site.scheduler.start().wait_ready()
-        casts = BoundedCasts(site.transport("impostor"), SCHEDULER, "1.0", "agent")
+        casts = BoundedCasts(site.transport("impostor"), SCHEDULER, "agent")
         casts.send([CastMessage(method="sync_instance_info", arguments={**message, "digest": "d"})])
         wait_until(lambda: site.refused(site.scheduler) > 0)
         site.scheduler.wait_logged(f"the node {node} is of {site.host}")
@@ -244,7 +244,7 @@ def test_reload_applies_revoked_keys_and_keeps_the_old_ones_if_the_file_is_damag
 
 def test_peer_that_takes_calls_of_an_agent_is_recognised(site: Site):
     class Peer:
-        target = oslo_messaging.Target(version="1.5")
+        target = oslo_messaging.Target(version=VERSIONS[AGENT])
 
         def get_claims_for_host(self, context: object, **arguments: object) -> Any:
             return []

@@ -21,11 +21,11 @@ def capped(**levels: str) -> cfg.ConfigOpts:
 
 
 def test_a_call_that_the_cap_forbids_names_the_option():
-    agent = agent_caller(capped(rtagent="1.0"), "cn1", None, 1)
+    agent = agent_caller(capped(rtagent="1.8"), "cn1", None, 1)
     with pytest.raises(ConfigError) as raised:
         agent.call("get_restore")
     assert str(raised.value) == (
-        "[upgrade_levels] rtagent = 1.0: get_restore needs 1.1: unset the option when every"
+        "[upgrade_levels] rtagent = 1.8: get_restore needs 1.9: unset the option when every"
         " rtagentd is upgraded"
     )
     agent.close()

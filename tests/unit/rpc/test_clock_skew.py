@@ -18,7 +18,3 @@ def test_skew_is_that_of_the_server_to_this_clock(seconds: int):
         return {"time": clock_text(datetime.now(UTC) + timedelta(seconds=seconds))}
 
     assert clock_skew(ping) == pytest.approx(-seconds, abs=30)
-
-
-def test_server_of_an_earlier_release_shows_no_time():
-    assert clock_skew(dict) is None

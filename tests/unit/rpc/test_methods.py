@@ -12,6 +12,8 @@ from rtagent.rpc import schemas
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS
+from rtagent.rpc.tables import TABLES
+from rtagent.rpc.topics import VERSIONS
 from tests.support.rpc import Agent
 
 ALL = list(METHODS.values())
@@ -26,6 +28,12 @@ def test_the_client_has_the_methods_of_the_table_only():
     functions = inspect.getmembers(AgentAPI, callable)
     called = {name for name, method in METHODS.items() if not method.cast}
     assert {name for name, _ in functions if not name.startswith("_")} == called
+
+
+@pytest.mark.parametrize("topic", list(TABLES))
+def test_the_version_that_clients_send_is_served(topic: str):
+    sent, served = (tuple(map(int, v.split("."))) for v in (VERSIONS[topic], TABLES[topic].version))
+    assert sent[0] == served[0] and sent <= served
 
 
 @pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
