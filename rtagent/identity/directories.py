@@ -31,6 +31,15 @@ def weakness(directory: Path) -> str:
     return ""
 
 
+def sync_directory(directory: Path) -> None:
+    """Write the names of a directory's files to the disk. :raises OSError:"""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def open_safe_directory(directory: Path, missing: str) -> int:
     """Return a descriptor of a directory in which other users cannot replace files.
 

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 from rtagent.errors import IdentityError
+from rtagent.identity.directories import sync_directory
 from rtagent.model.node import Writer
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -78,7 +79,7 @@ class ComputeId:
             fresh.unlink(missing_ok=True)  # a start that was killed may have left it
             _write_synced(fresh, f"{node_uuid}\n")
             os.link(fresh, self.path)  # unlike a rename, a link fails if the file exists
-            _sync(self.path.parent)
+            sync_directory(self.path.parent)
         except FileExistsError as exc:
             raise IdentityError(f"{self.path} contains another uuid than {node_uuid}") from exc
         except OSError as exc:
@@ -92,11 +93,3 @@ def _write_synced(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

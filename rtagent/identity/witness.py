@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rtagent.errors import StoreUnavailable
+from rtagent.identity.directories import sync_directory
 from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Position, Stored
 from rtagent.ports import Mark, Reporter
@@ -174,7 +175,7 @@ class FileWitness:
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self._restore_path)
-            _sync(self._restore_path.parent)
+            sync_directory(self._restore_path.parent)
         except OSError as exc:
             raise StoreUnavailable(
                 f"{restore}, and {self._restore_path} cannot be written: {exc.strerror}"
@@ -211,11 +212,3 @@ class FileWitness:
             revision=0,
             compared=False,
         )
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

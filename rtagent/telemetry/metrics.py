@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
@@ -119,7 +120,7 @@ class Metrics:
 
         :param what: the help text. :param values: returns the values by label.
         """
-        self.registry.register(_Numbers(f"rtagent_{name}", label, what, values))
+        self.registry.register(_Values(CounterMetricFamily, name, label, what, values))
 
     def gauges(
         self, name: str, label: str, what: str, values: Callable[[], Mapping[str, float]]
@@ -129,7 +130,7 @@ class Metrics:
 
         :param what: the help text. :param values: returns the values by label.
         """
-        self.registry.register(_Gauges(f"rtagent_{name}", label, what, values))
+        self.registry.register(_Values(GaugeMetricFamily, name, label, what, values))
 
     def info(self, name: str, what: str, labels: Mapping[str, str]) -> None:
         """Register the gauge ``rtagent_<name>_info``, which is always 1."""
@@ -170,26 +171,18 @@ class _Values(Collector):
     """A metric with one label, of which another object keeps the values."""
 
     def __init__(
-        self, name: str, label: str, what: str, values: Callable[[], Mapping[str, float]]
+        self,
+        family: type[CounterMetricFamily | GaugeMetricFamily],
+        name: str,
+        label: str,
+        what: str,
+        values: Callable[[], Mapping[str, float]],
     ) -> None:
-        self._name, self._label, self._what, self._values = name, label, what, values
-
-
-class _Numbers(_Values):
-    """A counter."""
+        self._make = partial(family, f"rtagent_{name}", what, labels=(label,))
+        self._values = values
 
     def collect(self) -> Iterator[Metric]:
-        counter = CounterMetricFamily(self._name, self._what, labels=(self._label,))
-        for value, number in dict(self._values()).items():
-            counter.add_metric((printable(value, MAX_LABEL),), number)
-        yield counter
-
-
-class _Gauges(_Values):
-    """A gauge."""
-
-    def collect(self) -> Iterator[Metric]:
-        gauge = GaugeMetricFamily(self._name, self._what, labels=(self._label,))
-        for value, number in dict(self._values()).items():
-            gauge.add_metric((printable(value, MAX_LABEL),), number)
-        yield gauge
+        metric = self._make()
+        for label, value in dict(self._values()).items():
+            metric.add_metric((printable(label, MAX_LABEL),), value)
+        yield metric

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rtagent.errors import ConfigError
-from rtagent.model.change import ANNOUNCEMENT, Change, Operation
-from rtagent.model.claim import ClaimEnd, HistoryPage
-from rtagent.model.migration import TakenOver
+from rtagent.model.change import ANNOUNCEMENT, Change
 from rtagent.model.node_state import NodeState
-from rtagent.model.retention import Retention
-from rtagent.model.stored import Position, Stored
-from rtagent.ports import Enroll, Store
+from rtagent.ports import Store
+from rtagent.testing.failing_store import WrappedStore
+
+_T = TypeVar("_T")
 
 #: The environment variable that names a failpoint. ``commit.after:3`` kills the process when the
 #: point is passed for the third time. ``commit.after/renew_claim:3`` kills it when a commit with a
@@ -98,57 +98,21 @@ class Failpoint:
                 self._die()
 
 
-class FailpointStore:
-    """A `Store` that passes its calls on, and reports boundaries to a failpoint. An `SqlStore`
-    below it needs `Failpoint.passed`, too.
+class FailpointStore(WrappedStore):
+    """Passes its calls on, and reports boundaries to a failpoint. An `SqlStore` below it needs
+    `Failpoint.passed`, too.
     """
 
     def __init__(self, store: Store, failpoint: Failpoint) -> None:
-        self._store, self._failpoint, self._passed = store, failpoint, failpoint.passed
+        super().__init__(store)
+        self._failpoint = failpoint
 
-    def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
-        self._passed("enroll.before")
-        stored = self._store.enroll(uuid, hypervisor_hostname, enroll)
-        self._passed("enroll.after")
-        return stored
-
-    def load(self, node_uuid: str) -> Stored:
-        return self._store.load(node_uuid)
-
-    def reload(self, node_uuid: str, epoch: int) -> Stored:
-        self._passed("reload.before")
-        stored = self._store.reload(node_uuid, epoch)
-        self._passed("reload.after")
-        return stored
+    def around(self, method: str, call: Callable[[], _T]) -> _T:
+        self._failpoint.passed(f"{method}.before")
+        answer = call()
+        self._failpoint.passed(f"{method}.after")
+        return answer
 
     def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         self._failpoint.committing(changes)
-        self._passed("commit.before")
-        self._store.commit(before, after, changes)
-        self._passed("commit.after")
-
-    def position(self, node_uuid: str) -> Position | None:
-        return self._store.position(node_uuid)
-
-    def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
-        return self._store.operation(node_uuid, operation_id)
-
-    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
-        return self._store.evacuated(node_uuid)
-
-    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
-        return self._store.ended(node_uuid, owners)
-
-    def retention(self, node_uuid: str) -> Retention:
-        return self._store.retention(node_uuid)
-
-    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
-        self._passed("purge.before")
-        deleted = self._store.purge(node_uuid, revision, kept)
-        self._passed("purge.after")
-        return deleted
-
-    def history_page(
-        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
-    ) -> HistoryPage:
-        return self._store.history_page(node_uuid, claim_uuid, before, limit)
+        super().commit(before, after, changes)

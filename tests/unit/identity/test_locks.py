@@ -106,24 +106,10 @@ def test_symbolic_link_is_neither_followed_nor_truncated(lock, tmp_path):
     assert precious.read_text() == "content"
 
 
-def test_dangling_link_creates_no_file(lock, tmp_path):
-    lock.path.symlink_to(tmp_path / "elsewhere")
-
-    refusal(lock)
-
-    assert not (tmp_path / "elsewhere").exists()
-
-
 def test_pipe_is_refused(lock):
     os.mkfifo(lock.path)
 
     assert refusal(lock) == f"{lock.path} is not a regular file: remove it"
-
-
-def test_directory_in_its_place_is_refused(lock):
-    lock.path.mkdir()
-
-    assert refusal(lock) == f"{lock.path} cannot be locked: Is a directory"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])

@@ -33,14 +33,6 @@ def written(path, *revisions: int) -> MarkFile:
     return file
 
 
-def test_last_mark_is_read_again(path):
-    written(path, 5, 6, 7)
-    again = read(path)
-    assert (again.mark, again.doubt) == (mark(7), "")
-    again.write(mark(8, epoch=2))
-    assert read(path).mark == mark(8, epoch=2)
-
-
 def test_position_below_zero_is_written_as_zero(path):
     """Only damage of the node's record makes one; it must not end the agent."""
     read(path).write(mark(-1, epoch=-1))

@@ -1,10 +1,10 @@
-"""The identity of a node, proved against stores in memory and in SQLite."""
+"""The identity of a node, proved against a store."""
 
 import pytest
 
-from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import HypervisorUnavailable, IdentityError, TakeoverPending
 from rtagent.identity.enrollment import Claimant
@@ -12,7 +12,7 @@ from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, 
 from rtagent.model.node import Writer
 from rtagent.ports import HostIdentity, NullReporter
 from rtagent.testing.hypervisor import FakeHypervisor
-from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import NODE, ManualClock, uid
 
 CLOCK = ManualClock()
@@ -23,14 +23,11 @@ def hypervisor():
     return FakeHypervisor(hostname="hv1", host_uuid=uid(11))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def database(request, tmp_path):
+@pytest.fixture
+def database(tmp_path):
     """A store and the service registry of the same database."""
-    if request.param == "memory":
-        memory = MemoryStore()
-        return memory, MemoryServiceRegistry(memory.disk)
     engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
-    migrate.sync(engine)
+    metadata.create_all(engine)
     return SqlStore(engine), SqlServiceRegistry(engine)
 
 

@@ -53,17 +53,6 @@ def test_change_without_a_claim_is_not_logged():
     assert log.lines == []
 
 
-def test_no_step_is_lost_when_there_are_many():
-    log, state = Lines(), host(cpu_allocation_ratio=100)
-    claim_log = ClaimLog(log)
-    for _ in range(120):
-        decision = claims.instance_claim(state, call(), NOON, request(1, 1))
-        claim_log.add((decision.change,))
-    claim_log.write()
-    assert sum(line.count("create claim") for _, line in log.lines) == 120
-    assert len(log.lines) <= 5
-
-
 def test_texts_of_callers_are_escaped_and_neither_they_nor_lines_grow_without_bound():
     log, state = Lines(), host(cpu_allocation_ratio=100)
     asked = replace(call(), actor="a\n" * 10_000, request_id="r" * 10_000)

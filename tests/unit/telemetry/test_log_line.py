@@ -78,12 +78,6 @@ def test_a_traceback_has_lines_of_its_own_and_none_is_forged(context_formatter):
     assert not any(line.startswith("2030") for line in others)
 
 
-def test_a_traceback_of_a_plain_formatter_is_indented():
-    first, *others = formatted(logging.Formatter(), record("failed", **failure())).split("\n")
-    assert (first, others[0]) == ("failed", "    Traceback (most recent call last):")
-    assert all(line.startswith("    ") and line.isprintable() for line in others)
-
-
 def test_the_end_of_a_long_traceback_is_kept():
     fields = {"stack_info": "\n".join(f"line {number}" for number in range(10_000))}
     text = formatted(logging.Formatter(), record("failed", **fields))

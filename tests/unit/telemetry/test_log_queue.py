@@ -57,17 +57,6 @@ def wait_for(condition: Callable[[], bool]) -> bool:
     return holds
 
 
-def test_nothing_is_lost_at_the_end_and_the_order_is_kept(logger, queue):
-    text = io.StringIO()
-    logger.addHandler(logging.StreamHandler(text))
-    queue.adopt()
-    for number in range(5):
-        logger.info("line %d", number)
-    assert queue.close(SOON)
-    logger.info("last")
-    assert text.getvalue() == "".join(f"line {number}\n" for number in range(5)) + "last\n"
-
-
 def test_an_unread_pipe_blocks_neither_callers_nor_other_handlers(logger, queue, counts):
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)

@@ -34,14 +34,6 @@ def test_count_has_the_label_of_its_table(metrics):
     assert value(metrics, "rtagent_something_new_total", label="here") == 1
 
 
-def test_agents_do_not_share_metrics():
-    first, second = Metrics(), Metrics()
-    first.counted("granted", "instance_claim")
-
-    assert b"rtagent_granted_total{" in generate_latest(first.registry)
-    assert b"rtagent_granted_total{" not in generate_latest(second.registry)
-
-
 def test_metrics_without_a_value_have_their_names_from_the_start_on(metrics):
     text = generate_latest(metrics.registry).decode()
     assert "# TYPE rtagent_refused_total counter" in text
@@ -61,11 +53,6 @@ def test_gauge_with_a_label_is_read_at_each_scrape(metrics):
     assert value(metrics, "rtagent_ages", state="a") == 1.0
     values["b"] = 2.0
     assert value(metrics, "rtagent_ages", state="b") == 2.0
-
-
-def test_information_is_a_metric_with_the_value_1(metrics):
-    metrics.info("build", "The software", {"version": "1"})
-    assert value(metrics, "rtagent_build_info", version="1") == 1.0
 
 
 def test_number_of_labels_of_a_metric_is_bounded(metrics):

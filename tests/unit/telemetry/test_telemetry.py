@@ -4,18 +4,12 @@ import logging
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_log import log
 
 from rtagent.model.health import Check, Status
-from rtagent.model.node import NodeRecord
-from rtagent.model.node_state import restore
-from rtagent.model.policy import Policy
 from rtagent.telemetry.telemetry import REMEMBERED, WINDOW, LogThrottle, Telemetry
-from rtagent.testing.memory_store import MemoryStore
-from rtagent.tracker import ResourceTracker
-from tests.support.hosts import NODE, NOON, ManualClock
+from tests.support.hosts import NOON, ManualClock
 
 
 @pytest.fixture
@@ -47,15 +41,6 @@ def test_change_of_health_is_logged_once(telemetry, caplog):
         ("ERROR", "health of store is fail: gone"),
         ("INFO", "health of store is pass"),
     ]
-
-
-def test_every_change_of_a_part_that_fails_again_and_again_is_logged(telemetry, caplog):
-    with caplog.at_level("DEBUG"):
-        for status, output in (("fail", "gone"), ("pass", "")) * 2 + (("fail", "gone"),):
-            telemetry.health("store", status, output)
-
-    assert caplog.messages[-2:] == ["health of store is pass", "health of store is fail: gone"]
-    assert len(caplog.messages) == 5
 
 
 def test_repeated_warning_is_logged_once_and_counted(telemetry, caplog):
@@ -165,18 +150,3 @@ def test_default_log_levels_select_one_module(telemetry, configured):
         ("rtagent.rpc.serving", "info of rtagent.rpc.serving"),
         ("rtagent.rpc.serving", "error of rtagent.rpc.serving"),
     ]
-
-
-def test_the_core_logs_under_the_names_of_its_modules(telemetry, configured):
-    """The recovery of the state is given the tracker's reporter and logs under its own name."""
-    configured("rtagent.state.recovery=INFO,rtagent=WARNING")
-    kept, store = Kept(), MemoryStore()
-    logging.getLogger().addHandler(kept)
-    record = NodeRecord(node=NODE, epoch=1, revision=0)
-    stored = store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
-    tracker = ResourceTracker(store, ManualClock(), restore(stored, Policy()), telemetry)
-    store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda seen: replace(seen[0], epoch=2))
-
-    tracker.check_position()
-
-    assert {name for name, _ in kept.lines} == {"rtagent.state.recovery"}

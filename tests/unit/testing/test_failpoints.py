@@ -62,14 +62,6 @@ def test_killed_commit_is_complete_or_absent(url: str, name: str):
     assert len(survivor.history(NODE.uuid)) == 1 + written
 
 
-def test_failpoint_counts_its_own_passes_only(url: str):
-    store = wrapped(url, "commit.after:2")
-    state = commit(store, enrolled(store), created(claim(1)))
-    store.load(NODE.uuid)
-    with pytest.raises(Killed):
-        commit(store, state, created(claim(2)))
-
-
 def test_failpoint_counts_commits_of_its_cause_only(url: str):
     store = wrapped(url, "commit.node/activate_claim:1")
     state = commit(store, enrolled(store), created(claim(1)))
