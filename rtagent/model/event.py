@@ -68,103 +68,75 @@ class EventType(Value, frozen=True, kw_only=True):
     announced: bool = False
 
 
-def _types(*types: EventType) -> Mapping[str, EventType]:
-    return {each.name: each for each in types}
-
+#: The types of events that are not part of a change. They may be lost when the process is killed.
+_ANNOUNCED = frozenset({CLAIM_REFUSE, METRICS_UPDATE, AUDIT_END, SERVICE_UPDATE})
 
 #: By name, in the order of the documentation.
-EVENT_TYPES: Mapping[str, EventType] = _types(
-    EventType(name=CLAIM_CREATE, payload=ClaimPayload, meaning="A claim was granted."),
-    EventType(
-        name=CLAIM_ACTIVATE,
-        payload=ClaimPayload,
-        meaning="A claim became active: its guest is about to run here, or is here.",
-    ),
-    EventType(
-        name=CLAIM_UPDATE,
-        payload=ClaimPayload,
-        meaning="Another step of a claim, which the action names.",
-    ),
-    EventType(
-        name=CLAIM_SUSPECT,
-        payload=ClaimPayload,
-        meaning="An audit missed the domain of an active claim, which stays.",
-    ),
-    EventType(
-        name=CLAIM_RELEASE,
-        payload=ClaimPayload,
-        meaning="A claim ended, and its resources are free.",
-    ),
-    EventType(
-        name=CLAIM_EXPIRE,
-        payload=ClaimPayload,
-        meaning="A claim ended because its lease lapsed and no domain was found.",
-    ),
-    EventType(
-        name=CLAIM_REFUSE,
-        payload=RefusalPayload,
-        announced=True,
-        meaning="A claim was refused, because resources are missing.",
-    ),
-    EventType(name=MOVE_START, payload=MovePayload, meaning="A move began on this node."),
-    EventType(name=MOVE_UPDATE, payload=MovePayload, meaning="Another status of a move."),
-    EventType(name=MOVE_FINISH, payload=MovePayload, meaning="The guest is at its destination."),
-    EventType(
-        name=MOVE_CONFIRM,
-        payload=MovePayload,
-        meaning="The source's resources are free: the move cannot be reverted any more.",
-    ),
-    EventType(name=MOVE_REVERT, payload=MovePayload, meaning="The guest is back at its source."),
-    EventType(name=MOVE_ERROR, payload=MovePayload, meaning="A move failed."),
-    EventType(
-        name=NODE_UPDATE,
-        payload=NodePayload,
-        meaning="The capacity of the node, its policy or its statistics changed.",
-    ),
-    EventType(
-        name=NODE_DRAIN,
-        payload=DrainPayload,
-        meaning="An operator drains the node, or has changed reason or deadline.",
-    ),
-    EventType(name=NODE_UNDRAIN, payload=DrainPayload, meaning="The node creates claims again."),
-    EventType(
-        name=METRICS_UPDATE,
-        payload=MetricsPayload,
-        announced=True,
-        meaning="The monitors measured the host.",
-    ),
-    EventType(name=DEVICE_APPEAR, payload=DevicePayload, meaning="A PCI device is there."),
-    EventType(
-        name=DEVICE_VANISH,
-        payload=DevicePayload,
-        meaning="A PCI device is gone, or no device specification matches it any more.",
-    ),
-    EventType(
-        name=DEVICE_QUARANTINE,
-        payload=DevicePayload,
-        meaning="A PCI device is unavailable until an operator clears it.",
-    ),
-    EventType(
-        name=DEVICE_CLEAR, payload=DevicePayload, meaning="A PCI device is out of quarantine."
-    ),
-    EventType(
-        name=AUDIT_END,
-        payload=AuditPayload,
-        announced=True,
-        meaning="An audit of the host ended.",
-    ),
-    EventType(
-        name=DRIFT_FOUND,
-        payload=DriftPayload,
-        meaning="An audit found a new difference between a domain and its claim.",
-    ),
-    EventType(
-        name=SERVICE_UPDATE,
-        payload=ServicePayload,
-        announced=True,
-        meaning="The service was disabled, enabled, or forced down.",
-    ),
-)
+EVENT_TYPES: Mapping[str, EventType] = {
+    name: EventType(name=name, payload=payload, meaning=meaning, announced=name in _ANNOUNCED)
+    for name, payload, meaning in (
+        (CLAIM_CREATE, ClaimPayload, "A claim was granted."),
+        (
+            CLAIM_ACTIVATE,
+            ClaimPayload,
+            "A claim became active: its guest is about to run here, or is here.",
+        ),
+        (CLAIM_UPDATE, ClaimPayload, "Another step of a claim, which the action names."),
+        (
+            CLAIM_SUSPECT,
+            ClaimPayload,
+            "An audit missed the domain of an active claim, which stays.",
+        ),
+        (CLAIM_RELEASE, ClaimPayload, "A claim ended, and its resources are free."),
+        (
+            CLAIM_EXPIRE,
+            ClaimPayload,
+            "A claim ended because its lease lapsed and no domain was found.",
+        ),
+        (CLAIM_REFUSE, RefusalPayload, "A claim was refused, because resources are missing."),
+        (MOVE_START, MovePayload, "A move began on this node."),
+        (MOVE_UPDATE, MovePayload, "Another status of a move."),
+        (MOVE_FINISH, MovePayload, "The guest is at its destination."),
+        (
+            MOVE_CONFIRM,
+            MovePayload,
+            "The source's resources are free: the move cannot be reverted any more.",
+        ),
+        (MOVE_REVERT, MovePayload, "The guest is back at its source."),
+        (MOVE_ERROR, MovePayload, "A move failed."),
+        (
+            NODE_UPDATE,
+            NodePayload,
+            "The capacity of the node, its policy or its statistics changed.",
+        ),
+        (
+            NODE_DRAIN,
+            DrainPayload,
+            "An operator drains the node, or has changed reason or deadline.",
+        ),
+        (NODE_UNDRAIN, DrainPayload, "The node creates claims again."),
+        (METRICS_UPDATE, MetricsPayload, "The monitors measured the host."),
+        (DEVICE_APPEAR, DevicePayload, "A PCI device is there."),
+        (
+            DEVICE_VANISH,
+            DevicePayload,
+            "A PCI device is gone, or no device specification matches it any more.",
+        ),
+        (
+            DEVICE_QUARANTINE,
+            DevicePayload,
+            "A PCI device is unavailable until an operator clears it.",
+        ),
+        (DEVICE_CLEAR, DevicePayload, "A PCI device is out of quarantine."),
+        (AUDIT_END, AuditPayload, "An audit of the host ended."),
+        (
+            DRIFT_FOUND,
+            DriftPayload,
+            "An audit found a new difference between a domain and its claim.",
+        ),
+        (SERVICE_UPDATE, ServicePayload, "The service was disabled, enabled, or forced down."),
+    )
+}
 
 
 class Notification(Value, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ scheduler sets a host beyond one of them aside, and names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -27,7 +27,6 @@ from rtagent.model.base import (
     Quantity,
     Text,
     Uuid,
-    Value,
 )
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
@@ -35,7 +34,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.metric import Metric
 from rtagent.model.node import Node
 from rtagent.model.policy import Policy
-from rtagent.model.topology import Cell, Topology
+from rtagent.model.topology import Topology
 
 #: Host CPUs, online or not: the most that Linux can be built for on x86 (``NR_CPUS``).
 MAX_CPUS = 8192
@@ -188,88 +187,31 @@ class InstanceInfo(Document, frozen=True, kw_only=True):
     domain_usage: DomainUsage | None = None
 
 
-class _Bound(Value, frozen=True, kw_only=True):
-    """:ivar path: in a description. :ivar what: is counted."""
-
-    path: str
-    what: str
-    most: int
-    count: Callable[[HostDescription], int]
-
-
-def _in_cells(count: Callable[[Cell], int]) -> Callable[[HostDescription], int]:
-    return lambda description: sum(map(count, description.topology.cells))
-
-
-_BOUNDS = (
-    _Bound(
-        path=".topology.cpus",
-        what="host CPUs",
-        most=MAX_CPUS,
-        count=lambda description: len(description.topology.cpus),
-    ),
-    _Bound(
-        path=".topology.cells",
-        what="NUMA cells",
-        most=MAX_CELLS,
-        count=lambda description: len(description.topology.cells),
-    ),
-    _Bound(
-        path=".topology.cells",
-        what="host CPUs in NUMA cells",
-        most=MAX_CPUS,
-        count=_in_cells(lambda cell: len(cell.cpus) + len(cell.offline)),
-    ),
-    _Bound(
-        path=".topology.cells",
-        what="cores and threads in NUMA cells",
-        most=2 * MAX_CPUS,
-        count=_in_cells(lambda cell: len(cell.siblings) + sum(map(len, cell.siblings))),
-    ),
-    _Bound(
-        path=".topology.cells",
-        what="sizes of pages in a NUMA cell",
-        most=MAX_PAGE_SIZES,
-        count=lambda description: max(
-            (len(cell.pages) for cell in description.topology.cells), default=0
-        ),
-    ),
-    _Bound(
-        path=".topology.cpu_info",
-        what="bytes",
-        most=MAX_CPU_INFO,
-        count=lambda description: len(msgspec.json.encode(description.topology.cpu_info)),
-    ),
-    _Bound(
-        path=".devices",
-        what="PCI devices",
-        most=MAX_DEVICES,
-        count=lambda description: len(description.devices),
-    ),
-    _Bound(
-        path=".resource_inventories",
-        what="pools of resources",
-        most=MAX_POOLS,
-        count=lambda description: len(description.resource_inventories),
-    ),
-    _Bound(
-        path=".resource_inventories",
-        what="assigned resources",
-        most=MAX_RESOURCES,
-        count=lambda description: sum(
-            len(pool.identifiers) + len(pool.namespaces)
-            for pool in description.resource_inventories
-        ),
-    ),
-)
+def _bounds(description: HostDescription) -> Iterator[tuple[str, int, str, int]]:
+    """Yield the path in a description, and what is counted there: its number, name and bound."""
+    topology, pools = description.topology, description.resource_inventories
+    cells = topology.cells
+    yield ".topology.cpus", len(topology.cpus), "host CPUs", MAX_CPUS
+    yield ".topology.cells", len(cells), "NUMA cells", MAX_CELLS
+    cpus = sum(len(cell.cpus) + len(cell.offline) for cell in cells)
+    yield ".topology.cells", cpus, "host CPUs in NUMA cells", MAX_CPUS
+    threads = sum(len(cell.siblings) + sum(map(len, cell.siblings)) for cell in cells)
+    yield ".topology.cells", threads, "cores and threads in NUMA cells", 2 * MAX_CPUS
+    sizes = max((len(cell.pages) for cell in cells), default=0)
+    yield ".topology.cells", sizes, "sizes of pages in a NUMA cell", MAX_PAGE_SIZES
+    model = len(msgspec.json.encode(topology.cpu_info))
+    yield ".topology.cpu_info", model, "bytes", MAX_CPU_INFO
+    yield ".devices", len(description.devices), "PCI devices", MAX_DEVICES
+    yield ".resource_inventories", len(pools), "pools of resources", MAX_POOLS
+    resources = sum(len(pool.identifiers) + len(pool.namespaces) for pool in pools)
+    yield ".resource_inventories", resources, "assigned resources", MAX_RESOURCES
 
 
 def beyond_bounds(description: HostDescription) -> Iterator[tuple[str, str]]:
     """Yield each bound that a host is beyond: the path in its description, and a sentence."""
-    for bound in _BOUNDS:
-        number = bound.count(description)
-        if number > bound.most:
-            yield bound.path, _sentence(number, bound.what, bound.most)
+    for path, number, what, most in _bounds(description):
+        if number > most:
+            yield path, _sentence(number, what, most)
 
 
 def beyond_instances(number: int) -> Iterator[str]:
