@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import threading
 import time
@@ -179,27 +178,3 @@ def test_a_broker_that_refuses_is_reported_and_tried_again(
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
     rabbitmq.control("delete_user", user)
-
-
-DEEP = "[" * 100_000 + "]" * 100_000
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [f'{{"instance": {DEEP}}}', "null", "[]", '{"a": 1' + "0" * 10_000 + "}", "not json"],
-    ids=["deep", "null", "list", "huge", "text"],
-)
-def test_malformed_messages_do_no_harm(
-    rabbitmq: RabbitMQ, station_on: Callable[..., Station], arguments: str
-):
-    station = serving(station_on(rabbitmq.transport_url))
-    body = f'{{"method": "instance_claim", "version": "1.0", "args": {arguments}}}'
-    envelope = json.dumps({"oslo.version": "2.0", "oslo.message": body})
-    with amqp.Connection(f"127.0.0.1:{rabbitmq.port}") as connection:
-        connection.channel().basic_publish(
-            amqp.Message(envelope, content_type="application/json", content_encoding="utf-8"),
-            exchange="openstack",
-            routing_key=f"rtagent.{station.host}",
-        )
-    assert station.client().ping(station.context)["host"]
-    assert not station.agent.tracker.snapshot().claims

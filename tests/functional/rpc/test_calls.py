@@ -11,11 +11,9 @@ import oslo_messaging
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oslo_context.context import RequestContext
 
 from rtagent.errors import (
     ClaimConflict,
-    ClaimExpired,
     ClaimNotFound,
     ComputeResourcesUnavailable,
     InvalidRequest,
@@ -116,17 +114,6 @@ def test_retriable_errors_are_retried(station: Station):
     assert claim_uuids(station) == {claim["uuid"]}
 
 
-def test_a_repeated_operation_has_no_second_effect(station: Station):
-    api, ctx, once, asked = station.client(), station.context, uid(), instance()
-    first = api.instance_claim(ctx, asked, operation_id=once)
-    assert first["uuid"] == once
-    assert api.instance_claim(ctx, asked, operation_id=once) == first
-    api.abort_instance_claim(ctx, once)
-    with pytest.raises(ClaimExpired):
-        api.instance_claim(ctx, asked, operation_id=once)
-    assert claim_uuids(station) == set()
-
-
 def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
     stuck, admission = threading.Event(), threading.Event()
 
@@ -190,15 +177,6 @@ def test_expected_errors_leave_no_traceback(station: Station, caplog: pytest.Log
     with pytest.raises(ClaimNotFound):
         station.client().get_claim(station.context, uid())
     assert not any(record.exc_info for record in caplog.records)
-
-
-def test_user_and_request_id_are_in_the_history(station: Station):
-    context = RequestContext(
-        user_id="bob", auth_token="secret", global_request_id=f"req-{uid()}", overwrite=False
-    )
-    claim = station.client().instance_claim(context, instance())
-    (event,) = station.agent.memory.history(NODE.uuid, claim["uuid"])
-    assert (event.actor, event.request_id) == ("bob", context.global_request_id)
 
 
 def test_a_client_sends_nothing_above_its_version_cap(station: Station):

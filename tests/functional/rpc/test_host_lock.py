@@ -53,13 +53,6 @@ def test_one_agent_has_the_lock_and_each_learns_of_the_other(contenders):
     assert eventually(lambda: second.attempt() is Attempt.HELD)
 
 
-def test_hosts_have_a_lock_each(rabbitmq: RabbitMQ):
-    held = [Contender(rabbitmq.transport_url, f"host-{uid()}") for _ in range(2)]
-    assert [each.attempt() for each in held] == [Attempt.HELD, Attempt.HELD]
-    for each in held:
-        each.lock.close()
-
-
 def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
     """Its machine has lost power: its connection is still open, but does not answer."""
     dead, successor = contenders(), contenders()

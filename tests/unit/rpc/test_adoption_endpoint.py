@@ -5,7 +5,6 @@ import pytest
 from rtagent.errors import (
     ClaimConflict,
     DomainNotAdoptable,
-    HypervisorUnavailable,
     NodeDraining,
     StoreUnavailable,
 )
@@ -49,13 +48,6 @@ def test_a_refused_domain_stays_an_orphan(agent: Agent):
         with pytest.raises(DomainNotAdoptable, match="no domain with this uuid"):
             agent.invoke(method, domain_uuid=uid(), **(operation() if more else {}))
     assert [each.domain_uuid for each in orphans(agent.tracker.snapshot())] == [ORPHAN]
-
-
-def test_without_the_hypervisor_nothing_is_adopted(agent: Agent):
-    agent.start_orphan()
-    agent.hypervisor.lost = True
-    with pytest.raises(HypervisorUnavailable):
-        agent.invoke("adopt_domain", domain_uuid=ORPHAN, **operation())
 
 
 def test_a_test_of_an_adoption_fails_while_claims_cannot_be_made(agent: Agent):

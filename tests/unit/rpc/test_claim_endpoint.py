@@ -6,16 +6,12 @@ import jsonschema
 import pytest
 
 from rtagent.errors import (
-    ClaimConflict,
-    ClaimExpired,
     ClaimNotFound,
     ComputeResourcesUnavailable,
     CpuPowerFailed,
-    IllegalTransition,
     InvalidRequest,
     NodeNotFound,
     NodeNotReady,
-    PropertyConflict,
 )
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.rpc import schemas
@@ -23,7 +19,7 @@ from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.methods import METHODS
 from tests.support.hosts import NODE, uid
 from tests.support.numa_hosts import NO_SMT
-from tests.support.rpc import Agent, build, claim_change, documents, migration
+from tests.support.rpc import Agent, build, claim_change, documents
 
 
 def test_a_claim_is_built_activated_and_released(agent: Agent):
@@ -52,12 +48,6 @@ def test_a_claim_has_the_published_fields(agent: Agent):
     assert claim["uuid"] == arguments["operation_id"]
     assert (claim["kind"], claim["state"]) == ("build", "building")
     assert (claim["vcpus"], claim["memory_mb"], claim["tag"]) == (2, 2048, "a tag")
-
-
-def test_a_claim_has_the_xml_that_enacts_it(agent: Agent):
-    claim = agent.invoke("instance_claim", **build(vcpus=2, memory_mb=2048))
-    assert "<vcpu" in claim["guest"] and ">2</vcpu>" in claim["guest"]
-    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]["guest"] == claim["guest"]
 
 
 def test_pinned_cpus_are_sent_with_string_keys(agent: Agent):
@@ -102,40 +92,6 @@ def test_a_failed_preparation_can_be_repeated(agent: Agent):
     assert agent.settled == [claim["uuid"]]
 
 
-def test_a_repeated_create_returns_the_present_claim(agent: Agent):
-    arguments = build()
-    claim = agent.invoke("instance_claim", **arguments)
-    agent.invoke("activate_claim", **claim_change(claim))
-    assert agent.invoke("instance_claim", **arguments)["state"] == "active"
-    agent.invoke("release_claim", **claim_change(claim))
-    with pytest.raises(ClaimExpired):
-        agent.invoke("instance_claim", **arguments)
-
-
-def test_an_operation_id_with_other_content_is_a_conflict(agent: Agent):
-    arguments = build()
-    agent.invoke("instance_claim", **arguments)
-    with pytest.raises(ClaimConflict):
-        agent.invoke("instance_claim", **{**arguments, "tag": "other"})
-
-
-def test_a_create_after_its_abort_is_refused(agent: Agent):
-    arguments = build()
-    agent.invoke("abort_instance_claim", claim_uuid=arguments["operation_id"], operation_id=uid())
-    with pytest.raises(ClaimExpired):
-        agent.invoke("instance_claim", **arguments)
-
-
-def test_a_claim_that_is_moving_out_cannot_be_aborted(agent: Agent):
-    claim = agent.invoke("instance_claim", **build())
-    agent.invoke("activate_claim", **claim_change(claim))
-    out = {"instance_uuid": claim["owner_id"], "migration": migration("migration")}
-    agent.invoke("start_move_out", **out, operation_id=uid())
-    with pytest.raises(IllegalTransition):
-        agent.invoke("abort_instance_claim", **claim_change(claim))
-    assert "IllegalTransition" in METHODS["abort_instance_claim"].all_errors
-
-
 def test_a_refusal_has_every_reason(agent: Agent):
     arguments = build(vcpus=9, memory_mb=10**6)
     with pytest.raises(ComputeResourcesUnavailable) as refused:
@@ -144,28 +100,6 @@ def test_a_refusal_has_every_reason(agent: Agent):
     assert [reason["resource"] for reason in reasons] == ["VCPU", "MEMORY_MB"]
     verdict = agent.invoke("test_claim", instance=arguments["instance"])
     assert verdict == {"granted": False, "claim": None, "reasons": reasons}
-
-
-def test_a_contradictory_flavor_names_both_properties(agent: Agent):
-    document = build(vcpus=2)
-    specs = {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}
-    document["instance"]["flavor"]["extra_specs"] = specs
-
-    with pytest.raises(PropertyConflict) as refused:
-        agent.invoke("instance_claim", **document)
-
-    assert refused.value.kwargs["properties"] == specs
-    assert not agent.tracker.snapshot().claims
-
-
-def test_limits_and_extra_resources_reach_the_decision(agent: Agent):
-    with pytest.raises(ComputeResourcesUnavailable) as refused:
-        agent.invoke(
-            "instance_claim",
-            **build(vcpus=2, limits={"vcpu": 1}, extra_resource={"CUSTOM_THING": 3}),
-        )
-    missing = {reason["resource"] for reason in refused.value.kwargs["reasons"]}
-    assert missing == {"VCPU", "CUSTOM_THING"}
 
 
 def test_only_creating_calls_need_a_ready_node(agent: Agent):

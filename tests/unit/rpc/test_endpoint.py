@@ -12,7 +12,7 @@ from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
 from tests.support.hosts import NODE, uid
-from tests.support.rpc import Agent, build, claim_change, documents, operation
+from tests.support.rpc import Agent, build, claim_change, documents
 
 
 def test_replies_are_json_and_match_their_schemas(agent: Agent):
@@ -26,32 +26,17 @@ def test_replies_are_json_and_match_their_schemas(agent: Agent):
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_calls_for_another_node_are_refused(agent: Agent, name: str):
-    document = documents()[name]
-    before = agent.tracker.snapshot()
-    with pytest.raises(NodeNotFound) as refused:
-        agent.invoke(name, **document, node="elsewhere")
-    assert refused.value.kwargs == {"node": "elsewhere", "served": NODE.hypervisor_hostname}
+def test_calls_for_another_node_are_refused_and_not_recorded(agent: Agent, name: str):
+    document, other, before = documents()[name], uid(), agent.tracker.snapshot()
+    for given, served in (
+        ({"node": "elsewhere"}, NODE.hypervisor_hostname),
+        ({"node_uuid": other}, NODE.uuid),
+    ):
+        with pytest.raises(NodeNotFound) as refused:
+            agent.invoke(name, **document, **given)
+        (node,) = given.values()
+        assert refused.value.kwargs == {"node": node, "served": served}
     assert agent.tracker.snapshot() is before
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_calls_for_another_node_uuid_are_refused_and_not_recorded(agent: Agent, name: str):
-    document = documents()[name]
-    before, other = agent.tracker.snapshot(), uid()
-    with pytest.raises(NodeNotFound) as refused:
-        agent.invoke(name, **document, node_uuid=other)
-    assert refused.value.kwargs == {"node": other, "served": NODE.uuid}
-    assert agent.tracker.snapshot() is before
-
-
-def test_release_of_an_unknown_claim_by_another_node_uuid_does_not_end_it(agent: Agent):
-    claim = build()
-    with pytest.raises(NodeNotFound):
-        agent.invoke(
-            "release_claim", claim_uuid=claim["operation_id"], node_uuid=uid(), **operation()
-        )
-    assert agent.invoke("instance_claim", **claim)["uuid"] == claim["operation_id"]
 
 
 def test_a_repeat_may_add_the_node_uuid(agent: Agent):

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import InvalidRequest
-from tests.support.rpc import Agent, build, migration, move, operation
+from tests.support.rpc import Agent, build, migration, operation
 
 SAME = {"vcpus": 1, "memory_mb": 1024}
 BIGGER = {"vcpus": 2, "memory_mb": 2048}
@@ -61,18 +61,6 @@ def test_a_migration_of_another_type_is_refused(agent: Agent, method, other, mor
     with pytest.raises(InvalidRequest) as refused:
         agent.invoke(method, **build(migration=migration(other), **more))
     assert [e["path"] for e in refused.value.kwargs["errors"]] == ["$.migration.migration_type"]
-
-
-@pytest.mark.parametrize(
-    ("method", "kind"),
-    [("live_migration_claim", "live-migration"), ("rebuild_claim", "evacuation")],
-)
-def test_a_guest_moves_in(agent: Agent, method: str, kind: str):
-    arguments = build(migration=migration(kind))
-    claim = agent.invoke(method, **arguments)
-    assert (claim["kind"], claim["state"]) == (kind, "incoming")
-    finish = "finish_evacuation" if kind == "evacuation" else "finish_move"
-    assert agent.invoke(finish, **move(arguments))["state"] == "active"
 
 
 def test_a_guest_moves_out_and_the_move_is_confirmed(agent: Agent):

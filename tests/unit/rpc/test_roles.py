@@ -96,7 +96,3 @@ def test_callers_who_say_no_role_may_not_administer(topic: str):
     refused = {name for name in TABLES[topic].methods if refusal(endpoint, name, [])}
     assert refused == TABLES[topic].methods.keys() - set.union(*RIGHTS[topic].values())
     assert refused
-
-
-def test_admin_counts_as_operator():
-    assert refusal(Agent().endpoint, "drain_node", ["member", "admin"]) is None

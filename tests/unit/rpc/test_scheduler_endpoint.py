@@ -132,36 +132,6 @@ def test_alternates_and_several_instances(scheduler):
         assert [alternate["host"] for alternate in each["alternates"]] == ["cn2"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "path"),
-    [
-        ({"flavor": {"vcpus": 0, "memory_mb": 512}}, "$.request_spec.flavor.vcpus"),
-        ({"flavor": {"vcpus": 1}}, "$.request_spec.flavor.memory_mb"),
-        (spec(image={"min_ram": -1}), "$.request_spec.image.min_ram"),
-        (spec(purpose="party"), "$.request_spec.purpose"),
-        (spec(scheduler_hints={"group": 7}), "$.request_spec.scheduler_hints.group"),
-        (spec(ignore_hosts="cn1"), "$.request_spec.ignore_hosts"),
-        (spec(instance_group={"policy": "love"}), "$.request_spec.instance_group.policy"),
-        (spec(requested_destination=7), "$.request_spec.requested_destination"),
-        (spec(num_instances=2), "$.request_spec.num_instances"),
-        (spec(hots=["cn1"]), "$.request_spec.hots"),
-        ("no object", "$.request_spec"),
-    ],
-)
-def test_bad_request_spec_is_refused_with_its_path(scheduler, wrong, path):
-    with pytest.raises(InvalidRequest) as refused:
-        scheduler.invoke("select_destinations", request_spec=wrong, instance_uuids=[uid()])
-    assert path in {each["path"] for each in refused.value.kwargs["errors"]}
-    assert scheduler.selecting.specs == []
-
-
-def test_every_mistake_of_a_request_is_named(scheduler):
-    with pytest.raises(InvalidRequest) as refused:
-        scheduler.invoke("select_destinations", request_spec=spec(os_type=7, is_bfv="yes"))
-    found = {each["path"] for each in refused.value.kwargs["errors"]}
-    assert found == {"$.instance_uuids", "$.request_spec.os_type", "$.request_spec.is_bfv"}
-
-
 def test_malformed_report_is_set_aside_counted_and_logged_once(scheduler, caplog):
     document = report_document(REPORT)
     with caplog.at_level(logging.WARNING):

@@ -93,16 +93,6 @@ def test_a_change_of_an_operator_that_fails_is_recorded_with_the_reason(caplog):
     assert '{"aggregate": "none"}: there is no aggregate none' in line
 
 
-def test_an_agent_records_who_disabled_its_service(caplog):
-    caplog.set_level(logging.INFO, ACCESS_LOG)
-    change = {"disabled": True, "disabled_reason": "test", "operation_id": uid()}
-    Agent().invoke_as(
-        received("reply_1", user="alice", roles=["operator"]), "set_service", **change
-    )
-    (line,) = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
-    assert line.startswith("served set_service of alice, not proved, request req-")
-
-
 def test_calls_that_are_granted_are_not_recorded(caplog):
     caplog.set_level(logging.INFO, ACCESS_LOG)
     agent = Agent()

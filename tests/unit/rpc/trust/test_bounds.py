@@ -40,13 +40,6 @@ def test_a_caller_has_a_number_of_calls_in_flight_and_others_have_theirs():
     assert server.admitted("a", 5) == 1
 
 
-def test_refused_calls_are_not_counted():
-    server = Server(max_calls_per_caller=1)
-    assert server.admitted("a", 10) == 1
-    server.bounds.leave("a")
-    assert server.admitted("a", 1) == 1
-
-
 def test_a_caller_has_a_number_of_calls_per_second():
     server = Server(max_call_rate=10.0, max_calls_per_caller=1000)
     assert server.admitted("a", 50) == 10

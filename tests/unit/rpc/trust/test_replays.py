@@ -62,24 +62,6 @@ def test_a_signed_call_is_served_once(tmp_path: Path, method: str):
     assert served(signed(), method, DOCUMENT).proved
 
 
-def test_a_copy_is_refused_after_the_clock_of_the_server_was_set_back(tmp_path: Path):
-    files, clock = KeyFiles(tmp_path), ManualClock(start=datetime.now(UTC))
-    key, options = files.add("ops", "operator"), files.settings()
-    methods = TABLES["scheduler"].methods.values()
-    served = Authentication("scheduler", "s1", lambda: options, clock, NullReporter(), methods)
-
-    def signed() -> CallContext:
-        return signed_context(key, clock.now(), DOCUMENT, aud="scheduler.s1", method=METHOD)
-
-    first = signed()
-    assert served(first, METHOD, DOCUMENT).proved
-    clock.advance(3600)
-    assert served(signed(), METHOD, DOCUMENT).proved
-    clock.advance(-3600)
-    with pytest.raises(SignatureInvalid, match="s1 has forgotten the calls of this key"):
-        served(first, METHOD, DOCUMENT)
-
-
 def test_calls_are_remembered_while_their_signatures_are_valid():
     known = Replays({METHOD})
     assert not refusal(known, said(1000), 1)
