@@ -11,7 +11,7 @@ from oslo_policy import policy
 from rtagent.rpc import topics
 from rtagent.rpc.roles import ENOUGH, MEANINGS
 from rtagent.rpc.tables import TABLES
-from rtagent.rpc.trust.policy import enforcer, rule_name
+from rtagent.rpc.trust.policy import rule_name
 
 #: By topic: what the names of its rules begin with.
 PREFIXES = {topics.AGENT: "rtagent", topics.SCHEDULER: "rtagent_scheduler"}
@@ -29,7 +29,7 @@ def get_enforcer() -> policy.Enforcer:
     """
     conf = cfg.ConfigOpts()
     conf([], project="rtagent")
-    made = enforcer(conf)
+    made = policy.Enforcer(conf)
     made.register_defaults(list_rules())
     return made
 

@@ -11,6 +11,7 @@ import re
 import stat
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,6 @@ def credentials(caller: Caller) -> dict[str, Any]:
     }
 
 
-def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return an enforcer without rules, and register the options of oslo.policy."""
-    return policy.Enforcer(conf)
-
-
 def files(conf: cfg.ConfigOpts) -> list[Path]:
     """Return the policy files, in the order in which they override each other.
 
@@ -93,7 +89,7 @@ def read_rules(conf: cfg.ConfigOpts, defaults: Sequence[policy.RuleDefault]) -> 
     for path in files(conf):
         for name, check in _read(path).items():
             rules[name], sources[name] = check, path
-    made = enforcer(conf)
+    made = policy.Enforcer(conf)
     made.set_rules(rules)
     try:
         made.check_rules(raise_on_violation=True)
@@ -201,19 +197,17 @@ class AccessPolicy:
         self._lock = threading.Lock()
         self._next = clock.monotonic() + INTERVAL
         self._stamp = _stamp(conf)
-        self._decisions = Decisions(read_rules(conf, defaults))
-        self._log_doubts()
+        self._use(read_rules(conf, defaults))
 
     def authorize(self, caller: Caller, method: Method) -> None:
         """:raises NotAuthorized: the rule of the method does not allow the call."""
         if self._clock.monotonic() >= self._next:
             self._refresh()
-        decisions, name = self._decisions, rule_name(self._prefix, method.name)
-        if decisions.allows(name, caller):
+        name = rule_name(self._prefix, method.name)
+        if self._allows(name, caller):
             return
-        role = method.role
-        if decisions.overrides((name, method.role)):
-            role = f"of the policy rule {name}"
+        overridden = {name, method.role} & self._sources.keys()
+        role = f"of the policy rule {name}" if overridden else method.role
         raise not_authorized(caller, method, role)
 
     def reload(self) -> None:
@@ -239,38 +233,18 @@ class AccessPolicy:
         except ConfigError as error:
             self._reporter.log("error", f"the policy stays as it was: {error}")
             return
-        self._decisions = Decisions(rules)
         self._reporter.log("info", "the policy was read again")
-        self._log_doubts()
+        self._use(rules)
 
-    def _log_doubts(self) -> None:
-        for doubt in self._decisions.rules.doubts:
+    def _use(self, rules: PolicyRules) -> None:
+        # A rule sees nothing but the caller, so a decision is the same each time.
+        @lru_cache(maxsize=MAX_DECISIONS)
+        def allows(name: str, caller: Caller) -> bool:
+            return bool(rules.enforcer.enforce(name, {}, credentials(caller)))
+
+        self._allows, self._sources = allows, rules.sources
+        for doubt in rules.doubts:
             self._reporter.log("warning", doubt)
-
-
-class Decisions:
-    """What the rules allow, with the last decisions. Thread-safe.
-
-    A rule sees nothing but the caller, so a decision is the same each time.
-    """
-
-    def __init__(self, rules: PolicyRules) -> None:
-        self.rules = rules
-        self._known: dict[tuple[str, Caller], bool] = {}
-
-    def allows(self, name: str, caller: Caller) -> bool:
-        """Return whether a rule allows a caller."""
-        known = self._known.get((name, caller))
-        if known is None:
-            known = bool(self.rules.enforcer.enforce(name, {}, credentials(caller)))
-            if len(self._known) >= MAX_DECISIONS:
-                self._known.clear()
-            self._known[name, caller] = known
-        return known
-
-    def overrides(self, names: Collection[str]) -> bool:
-        """Return whether a file has one of these rules."""
-        return not self.rules.sources.keys().isdisjoint(names)
 
 
 def _stamp(conf: cfg.ConfigOpts) -> tuple[object, ...]:
