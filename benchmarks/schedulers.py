@@ -28,8 +28,8 @@ from rtagent.model.server import RequestSpec, ServerOperation
 from rtagent.ports import NullReporter
 from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.scheduler_methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint

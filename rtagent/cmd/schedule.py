@@ -149,7 +149,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
     :raises InvalidRequest: names each invalid option, or each path of the file.
     """
-    from rtagent.rpc.scheduler_methods import METHODS
+    from rtagent.rpc.methods import SCHEDULER_API
 
     spec, paths = _from_options(args), _PATHS
     if args.request is not None:
@@ -158,7 +158,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
             raise invalid(METHOD, "--request", rule)
         spec, paths = read_document(args.request, METHOD), {"$.instance_uuid": "--instance"}
     document = {"request_spec": spec, "instance_uuid": args.instance}
-    check_options(METHODS[METHOD], document, paths)
+    check_options(SCHEDULER_API.methods[METHOD], document, paths)
     return document
 
 

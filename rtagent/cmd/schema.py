@@ -12,8 +12,8 @@ from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
 from rtagent.model.event import EVENT_TYPES, VERSION
 from rtagent.rpc import schemas, topics
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.reference import reference
-from rtagent.rpc.tables import TABLES
 
 #: In place of a topic: the events of an agent.
 EVENTS = "events"

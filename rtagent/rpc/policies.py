@@ -9,8 +9,8 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from rtagent.rpc import topics
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.roles import ENOUGH, MEANINGS
-from rtagent.rpc.tables import TABLES
 from rtagent.rpc.trust.policy import rule_name
 
 #: By topic: what the names of its rules begin with.

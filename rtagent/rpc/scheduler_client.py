@@ -10,14 +10,14 @@ from oslo_context.context import RequestContext
 
 from rtagent.rpc.calls import Calls, document_of
 from rtagent.rpc.method import Method, add_methods
-from rtagent.rpc.scheduler_methods import METHODS
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.topics import SCHEDULER
 
 
 class SchedulerAPI:
     """The schedulers: any one of them serves a call. Thread-safe; cheap to create.
 
-    It has a method for each one of `rtagent.rpc.scheduler_methods.METHODS` that is not a cast,
+    It has a method for each one of `rtagent.rpc.methods.SCHEDULER_API` that is not a cast,
     made from that table::
 
         api.select_destinations(context, request_spec, instance_uuids, alternates=True)
@@ -77,4 +77,4 @@ class SchedulerAPI:
         return Calls(self._transport, SCHEDULER, host, **self._options)
 
 
-add_methods(SchedulerAPI, (method for method in METHODS.values() if not method.cast))
+add_methods(SchedulerAPI, (method for method in SCHEDULER_API.methods.values() if not method.cast))

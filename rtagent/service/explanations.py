@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from rtagent.errors import TooManyRequests
 from rtagent.model.server import RequestSpec
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_endpoint import Explain
-from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.validation import validate
 from rtagent.scheduler.explanation import Explanation
 
@@ -39,7 +39,7 @@ class Explanations:
         :raises TooManyRequests: another request is being explained.
         :raises RtAgentError: as the RPC method.
         """
-        arguments = validate(METHODS["explain"], document)
+        arguments = validate(SCHEDULER_API.methods["explain"], document)
         assert isinstance(arguments, Explain)
         if not self._turn.acquire(timeout=PATIENCE):
             raise TooManyRequests(

@@ -20,8 +20,8 @@ from rtagent.errors import RtAgentError
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.node_identities import NodeIdentities
-from rtagent.rpc.scheduler_methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint

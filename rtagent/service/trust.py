@@ -8,8 +8,8 @@ from rtagent.conf.options import mistake
 from rtagent.conf.rpc import GROUP
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.ports import Clock, Reporter
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.policies import PREFIXES, default_rules
-from rtagent.rpc.tables import TABLES
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.keys import read_ring

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rtagent.model.base import STORABLE
 from rtagent.rpc import schemas, topics
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.schemas import Schema
-from rtagent.rpc.tables import TABLES
 
 HUGE = 10**400
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

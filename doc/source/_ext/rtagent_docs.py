@@ -36,8 +36,8 @@ from rtagent import errors
 from rtagent.cmd import rtagent as cli
 from rtagent.cmd.exit_codes import MEANINGS
 from rtagent.rpc import roles, topics
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.reference import reference
-from rtagent.rpc.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[3]
 

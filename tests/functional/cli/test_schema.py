@@ -6,9 +6,8 @@ import jsonschema
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc.methods import METHODS, TABLES
 from rtagent.rpc.reference import reference
-from rtagent.rpc.tables import TABLES
 from tests.functional.cli.shell import run
 
 

@@ -14,7 +14,7 @@ import pytest
 from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext
 from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.private_key import PrivateKey

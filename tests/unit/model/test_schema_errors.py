@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rtagent.model.schema_errors import schema_errors
-from rtagent.rpc import scheduler_methods, schemas
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS, SCHEDULER_API
 from tests.support.hosts import uid
 from tests.support.rpc import build, documents
 
@@ -18,7 +18,7 @@ EVERY = {
     **{f"rtagent.{name}": method for name, method in METHODS.items()},
     **{
         f"scheduler.{name}": method
-        for name, method in scheduler_methods.METHODS.items()
+        for name, method in SCHEDULER_API.methods.items()
         if name != "ping"
     },
 }

@@ -9,7 +9,7 @@ import pytest
 
 from rtagent.rpc import schemas
 from rtagent.rpc.method import Method
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import TABLES
 
 METHODS = [(topic, method) for topic in TABLES for method in TABLES[topic].methods.values()]
 #: Values that a schema leaves open, and what bounds them. The bounds of the message apply, too.

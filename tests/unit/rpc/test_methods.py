@@ -11,8 +11,7 @@ from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.method import Method
-from rtagent.rpc.methods import METHODS
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import METHODS, TABLES
 from rtagent.rpc.topics import VERSIONS
 from tests.support.rpc import Agent
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.reference import reference
-from rtagent.rpc.tables import TABLES
 
 
 def titles(text: str) -> set[str]:

@@ -11,14 +11,14 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.model.server import RequestSpec
 from rtagent.rpc import schemas
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_endpoint import SelectDestinations
-from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.rpc.schemas import resolve
 from rtagent.rpc.validation import validate
 from tests.support.hosts import uid
 from tests.support.rpc_documents import jsonpath
 
-SELECT = METHODS["select_destinations"]
+SELECT = SCHEDULER_API.methods["select_destinations"]
 
 #: Every field, with a value.
 WHOLE: dict[str, Any] = {

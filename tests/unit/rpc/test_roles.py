@@ -11,8 +11,8 @@ from rtagent.conf.rpc import ROLES
 from rtagent.errors import InvalidRequest
 from rtagent.rpc import topics
 from rtagent.rpc.errors import NotAuthorized
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.roles import ENOUGH, MEANINGS
-from rtagent.rpc.tables import TABLES
 from tests.support.rpc import Agent
 from tests.support.scheduler_rpc import SchedulerRpc
 

@@ -13,8 +13,8 @@ from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.node import Node
 from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
+from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_client import SchedulerAPI
-from rtagent.rpc.scheduler_methods import METHODS
 from rtagent.scheduler import errors as scheduler_errors
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
@@ -35,6 +35,7 @@ REPORT = HostReport(
     digest="d" * 64,
     description=HostDescription(topology=stored.TOPOLOGY, policy=stored.POLICY),
 )
+METHODS = SCHEDULER_API.methods
 OF_INSTANCES = {"host": "cn1", "node_uuid": NODE.uuid, "epoch": 1, "revision": 1}
 INFO = InstanceInfo(uuid=uid())
 
@@ -85,7 +86,9 @@ def test_the_endpoint_serves_the_methods_of_the_table_only(scheduler):
 
 def test_the_client_has_the_methods_that_are_not_cast():
     functions = {name for name, _ in inspect.getmembers(SchedulerAPI, callable) if name[0] != "_"}
-    assert functions == {method.name for method in METHODS.values() if not method.cast}
+    assert functions == {
+        method.name for method in METHODS.values() if not method.cast
+    }
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)

@@ -13,7 +13,7 @@ from rtagent.ports import ACCESS_LOG
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.incoming import Incoming
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.access import Caller, identity
 from tests.support.hosts import uid

@@ -21,7 +21,7 @@ from rtagent.conf.rpc import Rpc
 from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext, Proof
 from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.private_key import PrivateKey

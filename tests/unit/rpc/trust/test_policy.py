@@ -13,9 +13,9 @@ from rtagent.conf import load
 from rtagent.conf.rpc import ROLES
 from rtagent.errors import ConfigError
 from rtagent.rpc.errors import NotAuthorized
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.policies import PREFIXES, default_rules
 from rtagent.rpc.roles import ENOUGH
-from rtagent.rpc.tables import TABLES
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, AccessPolicy, read_rules

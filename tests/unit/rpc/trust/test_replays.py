@@ -16,7 +16,7 @@ from oslo_context.context import RequestContext
 from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext
 from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.tables import TABLES
+from rtagent.rpc.methods import TABLES
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.credentials import Credentials
