@@ -8,12 +8,19 @@ from hypothesis import strategies as st
 
 from rtagent.errors import InvalidFlavor, InvalidPciRequest, InvalidRequest, RtAgentError
 from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc.methods import METHODS, SCHEDULER_API
+from rtagent.rpc.validation import validate
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
 from tests.support.rpc_documents import invalid, valid
 
 NAMES = sorted(METHODS)
+#: Those with arguments, without the report of a host, whose schema is open.
+OF_SCHEDULERS = [
+    name
+    for name, method in SCHEDULER_API.methods.items()
+    if method.arguments.__struct_fields__ and name != "update_host_state"
+]
 #: Examples for each method. Methods share most of their fields, so each field gets many more.
 EXAMPLES = settings.default.max_examples // 4
 
@@ -37,6 +44,19 @@ def test_an_invalid_document_is_refused_with_every_offending_path(
     assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
     assert agent.tracker.snapshot() is before
     assert agent.store.calls["commit"] == before.revision
+
+
+@pytest.mark.parametrize("name", OF_SCHEDULERS)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_path(
+    name: str, data: st.DataObject
+):
+    method = SCHEDULER_API.methods[name]
+    document, paths = data.draw(invalid(schemas.arguments(method)))
+    with pytest.raises(InvalidRequest) as refused:
+        validate(method, document)
+    assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -86,9 +86,7 @@ def test_the_endpoint_serves_the_methods_of_the_table_only(scheduler):
 
 def test_the_client_has_the_methods_that_are_not_cast():
     functions = {name for name, _ in inspect.getmembers(SchedulerAPI, callable) if name[0] != "_"}
-    assert functions == {
-        method.name for method in METHODS.values() if not method.cast
-    }
+    assert functions == {method.name for method in METHODS.values() if not method.cast}
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)
