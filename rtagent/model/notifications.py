@@ -10,31 +10,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from rtagent.model import event as event_types
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, RELEASED
 from rtagent.model.device import PciDevice
-from rtagent.model.event import (
-    CLAIM_ACTIVATE,
-    CLAIM_CREATE,
-    CLAIM_EXPIRE,
-    CLAIM_RELEASE,
-    CLAIM_SUSPECT,
-    CLAIM_UPDATE,
-    DEVICE_APPEAR,
-    DEVICE_CLEAR,
-    DEVICE_QUARANTINE,
-    DEVICE_VANISH,
-    MOVE_CONFIRM,
-    MOVE_ERROR,
-    MOVE_FINISH,
-    MOVE_REVERT,
-    MOVE_START,
-    MOVE_UPDATE,
-    NODE_DRAIN,
-    NODE_UNDRAIN,
-    NODE_UPDATE,
-    Notification,
-)
+from rtagent.model.event import Notification
 from rtagent.model.event_payloads import (
     ClaimPayload,
     DevicePayload,
@@ -120,14 +100,14 @@ def _of_claim(event: Event) -> Notification:
 def _claim_type(event: Event) -> str:
     before, after = event.before, event.after
     if before is None:
-        return CLAIM_CREATE
+        return event_types.CLAIM_CREATE
     if after.state == RELEASED:
-        return CLAIM_EXPIRE if event.action == "expire" else CLAIM_RELEASE
+        return event_types.CLAIM_EXPIRE if event.action == "expire" else event_types.CLAIM_RELEASE
     if after.suspect is not None and before.suspect is None:
-        return CLAIM_SUSPECT
+        return event_types.CLAIM_SUSPECT
     if after.state == ACTIVE and before.state != ACTIVE:
-        return CLAIM_ACTIVATE
-    return CLAIM_UPDATE
+        return event_types.CLAIM_ACTIVATE
+    return event_types.CLAIM_UPDATE
 
 
 def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
@@ -156,29 +136,31 @@ def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
 def _move_type(record: Migration, before: Migration | None) -> str:
     status = record.status
     if status == REVERTED:
-        return MOVE_REVERT
+        return event_types.MOVE_REVERT
     if status in RETURNED:
-        return MOVE_ERROR
+        return event_types.MOVE_ERROR
     if status in _ARRIVED and record.role == DEST:
-        return MOVE_FINISH
+        return event_types.MOVE_FINISH
     if status == CONFIRMED or status in _ARRIVED:
-        return MOVE_CONFIRM
-    return MOVE_START if before is None else MOVE_UPDATE
+        return event_types.MOVE_CONFIRM
+    return event_types.MOVE_START if before is None else event_types.MOVE_UPDATE
 
 
 def _devices(before: NodeState, change: Change) -> Iterator[Notification]:
     for address in change.device_removals:
         if (gone := before.devices.get(address)) is not None and _usable(gone):
-            yield _of_device(DEVICE_VANISH, gone)
+            yield _of_device(event_types.DEVICE_VANISH, gone)
     for device in change.devices:
         known = before.devices.get(device.address)
         was_there, was = known is not None and _usable(known), known and known.quarantine
         if _usable(device) != was_there:
-            yield _of_device(DEVICE_APPEAR if _usable(device) else DEVICE_VANISH, device)
+            yield _of_device(
+                event_types.DEVICE_APPEAR if _usable(device) else event_types.DEVICE_VANISH, device
+            )
         if device.quarantine is not None and was is None:
-            yield _of_device(DEVICE_QUARANTINE, device)
+            yield _of_device(event_types.DEVICE_QUARANTINE, device)
         if device.quarantine is None and was is not None:
-            yield _of_device(DEVICE_CLEAR, device)
+            yield _of_device(event_types.DEVICE_CLEAR, device)
 
 
 def _usable(device: PciDevice) -> bool:
@@ -209,7 +191,7 @@ def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
     if drain is None:
         return
     yield Notification(
-        type=NODE_UNDRAIN if change.undrained else NODE_DRAIN,
+        type=event_types.NODE_UNDRAIN if change.undrained else event_types.NODE_DRAIN,
         payload=DrainPayload(
             hypervisor_hostname=before.node.hypervisor_hostname,
             reason=drain.reason[:MAX_REASON],
@@ -236,7 +218,7 @@ def _node(before: NodeState, change: Change) -> Iterator[Notification]:
     policy = change.policy or before.policy
     least, failed = change.disk_available_least, change.failed_builds
     yield Notification(
-        type=NODE_UPDATE,
+        type=event_types.NODE_UPDATE,
         payload=NodePayload(
             changed=changed,
             hypervisor_hostname=before.node.hypervisor_hostname,

@@ -47,22 +47,26 @@ def definitions(hosts: Sequence[str], vhost: str, names: Names) -> dict[str, Any
         operator_access(names),
         *(agent_access(host, names) for host in sorted(set(hosts))),
     ]
+    where = {"vhost": vhost}
+    kept = {"durable": True, "auto_delete": False, "arguments": {}}
+    fanouts = [fanout_exchange(topic) for topic in (AGENT, SCHEDULER)]
     return {
         "vhosts": [{"name": vhost}],
-        "users": [_user(each) for each in users],
-        "permissions": [_permissions(each, vhost) for each in users],
-        "topic_permissions": [_topic_permissions(each, vhost, names) for each in users],
-        "exchanges": [
-            _exchange(names.exchange, "topic", vhost),
-            *(_exchange(fanout_exchange(topic), "fanout", vhost) for topic in (AGENT, SCHEDULER)),
+        # RabbitMQ accepts no password if there is no hash.
+        "users": [
+            {"name": access.user, "password_hash": "", "tags": [], "limits": {}} for access in users
         ],
-        "queues": [_queue(name, vhost) for name in names.notifications],
+        "permissions": [_permissions(access, vhost) for access in users],
+        "topic_permissions": [_topic_permissions(access, vhost, names) for access in users],
+        "exchanges": [
+            {"name": name, **where, "type": type_, "internal": False, **kept}
+            for name, type_ in ((names.exchange, "topic"), *((name, "fanout") for name in fanouts))
+        ],
+        "queues": [{"name": name, **where, **kept} for name in names.notifications],
         "bindings": [_binding(names.exchange, name, vhost) for name in names.notifications],
         "policies": [
             _policy("agents", f"^{AGENT}\\.", WAITING, vhost),
-            _policy(
-                "events", pattern([literal(each) for each in names.notifications]), EVENTS, vhost
-            ),
+            _policy("events", pattern([*map(literal, names.notifications)]), EVENTS, vhost),
         ],
     }
 
@@ -89,11 +93,6 @@ def _error(path: str, value: str, rule: str) -> dict[str, str]:
     return {"path": path, "message": f"{value!r} {rule}"}
 
 
-def _user(access: UserPermissions) -> dict[str, Any]:
-    # RabbitMQ accepts no password if there is no hash.
-    return {"name": access.user, "password_hash": "", "tags": [], "limits": {}}
-
-
 def _permissions(access: UserPermissions, vhost: str) -> dict[str, str]:
     return {
         "user": access.user,
@@ -112,22 +111,6 @@ def _topic_permissions(access: UserPermissions, vhost: str, names: Names) -> dic
         "write": pattern(access.send),
         "read": pattern(access.receive),
     }
-
-
-def _exchange(name: str, type_: str, vhost: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "vhost": vhost,
-        "type": type_,
-        "durable": True,
-        "auto_delete": False,
-        "internal": False,
-        "arguments": {},
-    }
-
-
-def _queue(name: str, vhost: str) -> dict[str, Any]:
-    return {"name": name, "vhost": vhost, "durable": True, "auto_delete": False, "arguments": {}}
 
 
 def _binding(exchange: str, queue: str, vhost: str) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def _probes(access: UserPermissions, names: Names) -> Sequence[Probe]:
         probe("read its replies", access.read, own, _get(own)),
         probe("declare its reply queue", access.configure, own, _delete(own)),
         probe("send replies", access.write, DEFAULT_EXCHANGE, _publish("", mark)),
-        probe("delete exchanges", access.configure, mark, _delete_exchange(mark)),
+        probe(
+            *("delete exchanges", access.configure, mark),
+            lambda channel: channel.exchange_delete(mark, if_unused=True),
+        ),
         probe(
             "delete the exchange of all calls",
             access.configure,
@@ -108,10 +111,6 @@ def _get(queue: str) -> _Act:
 
 def _delete(queue: str) -> _Act:
     return lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True)
-
-
-def _delete_exchange(name: str) -> _Act:
-    return lambda channel: channel.exchange_delete(name, if_unused=True)
 
 
 def _publish(exchange: str, key: str) -> _Act:

@@ -133,12 +133,26 @@ class CallerBounds:
         with self._lock:
             account = self._account(caller, burst, now)
             if account.in_flight >= options.max_calls_per_caller:
-                raise _too_many_calls(method, options.max_calls_per_caller)
+                limit = options.max_calls_per_caller
+                raise TooManyRequests(
+                    f"{limit} calls of this caller are being served, which is [rpc]"
+                    " max_calls_per_caller: repeat the call when one of them has ended",
+                    method=method,
+                    limit=limit,
+                    reason=CALLS,
+                )
             if options.max_call_rate:
                 earned = (now - account.time) * options.max_call_rate
                 account.tokens, account.time = min(burst, account.tokens + earned), now
                 if account.tokens < 1:
-                    raise _too_fast(method, options.max_call_rate)
+                    raise TooManyRequests(
+                        f"this caller makes more than {options.max_call_rate:g} calls per second,"
+                        " which is [rpc] max_call_rate: make fewer, and repeat the call in a"
+                        " second",
+                        method=method,
+                        limit=options.max_call_rate,
+                        reason=RATE,
+                    )
                 account.tokens -= 1
             account.in_flight += 1
 
@@ -163,26 +177,6 @@ class CallerBounds:
         name = next(idle, None)
         if name is not None:
             del self._accounts[name]
-
-
-def _too_many_calls(method: str, limit: int) -> TooManyRequests:
-    return TooManyRequests(
-        f"{limit} calls of this caller are being served, which is [rpc] max_calls_per_caller:"
-        " repeat the call when one of them has ended",
-        method=method,
-        limit=limit,
-        reason=CALLS,
-    )
-
-
-def _too_fast(method: str, limit: float) -> TooManyRequests:
-    return TooManyRequests(
-        f"this caller makes more than {limit:g} calls per second, which is [rpc] max_call_rate:"
-        " make fewer, and repeat the call in a second",
-        method=method,
-        limit=limit,
-        reason=RATE,
-    )
 
 
 #: The counter of refusals. Its label is one of these reasons, or one of the two above.
