@@ -27,9 +27,9 @@ from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, ServerOperation
 from rtagent.ports import NullReporter
 from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint

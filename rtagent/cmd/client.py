@@ -160,7 +160,7 @@ class Client:
         return scheduler_caller(self.conf, self.options.timeout)
 
     def call_scheduler(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method of `rtagent.rpc.scheduler_client.SchedulerAPI` and return its reply.
+        """Call a method of `rtagent.rpc.client.SchedulerAPI` and return its reply.
 
         :raises RtAgentError: as in `RpcCaller.call`.
         """

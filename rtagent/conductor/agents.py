@@ -14,8 +14,7 @@ from rtagent.errors import AgentUnreachable
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
 from rtagent.model.server import RequestSpec
-from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.scheduler.selection import Selections
 
 REMEDY = "is it running, and the message broker?"

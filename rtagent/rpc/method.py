@@ -6,7 +6,7 @@ JSON Schemas, the reference and the Python client are generated from the declara
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from types import ModuleType
 from typing import Any, Protocol, get_type_hints
@@ -177,10 +177,11 @@ class ClientApi(Protocol):
     ) -> Any: ...
 
 
-def add_methods(api: type[ClientApi], methods: Iterable[Method]) -> None:
+def add_methods(api: type[ClientApi], table: MethodTable) -> None:
     """Add a method to the class for each one of the table that has callers."""
-    for method in methods:
-        setattr(api, method.name, _forward(method, api.__name__))
+    for method in table.methods.values():
+        if not method.cast:
+            setattr(api, method.name, _forward(method, api.__name__))
 
 
 def _signature(method: Method) -> Signature:

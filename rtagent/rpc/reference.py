@@ -33,7 +33,7 @@ _SCHEDULER = f"""\
 oslo.messaging: topic ``{SCHEDULER}``, version {SCHEDULER_API.version}, no namespace. A
 call without a server reaches any scheduler, a fanout cast all of them. Arguments and replies are
 JSON; ``rtagent schema show --topic {SCHEDULER} METHOD`` prints their JSON Schemas.
-``rtagent.rpc.scheduler_client.SchedulerAPI`` is the client for Python.
+``rtagent.rpc.client.SchedulerAPI`` is the client for Python.
 
 An optional argument may be null. Integers go up to {MAX_INT}; 1.0 is not an integer. The errors are
 those of ``rtagent.errors`` and of ``rtagent.scheduler.errors``. A call may be repeated when its

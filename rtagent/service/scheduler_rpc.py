@@ -24,7 +24,7 @@ from rtagent.rpc.casts import (
     report_host_state,
     scheduler_casts,
 )
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.server import PART, RpcServer
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every

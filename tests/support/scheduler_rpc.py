@@ -19,10 +19,10 @@ from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
 from rtagent.model.server import RequestSpec
 from rtagent.ports import Service
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER

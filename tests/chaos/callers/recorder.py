@@ -11,8 +11,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.errors import RequestError, RtAgentError
 from rtagent.rpc.calls import UNANSWERED
-from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from tests.chaos.callers.step import SCHEDULER, Outcome, Step
 from tests.chaos.history import History
 

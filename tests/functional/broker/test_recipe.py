@@ -9,8 +9,7 @@ from typing import Any
 import oslo_messaging
 from oslo_context.context import RequestContext
 
-from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from tests.functional.broker.conftest import HOSTS
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until

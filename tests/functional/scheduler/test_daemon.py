@@ -11,8 +11,8 @@ import pytest
 
 from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.errors import InvalidRequest
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.envelope import MAX_REPORT
-from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.errors import HostNotFound, NoValidHost
 from tests.functional.scheduler.conftest import HOSTS
 from tests.functional.service.monitoring_files import metrics_named

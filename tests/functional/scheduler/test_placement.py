@@ -7,7 +7,7 @@ import pytest
 
 from rtagent.errors import PlacementUnavailable
 from rtagent.placement.candidates import AT_ONCE
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.scheduler.errors import NoValidHost
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.support.hosts import uid

@@ -8,7 +8,7 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import SchedulerAPI
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.hosts import NOON, uid
 from tests.support.scheduler_rpc import SchedulerBus, spec

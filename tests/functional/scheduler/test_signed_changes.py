@@ -12,7 +12,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.topics import SCHEDULER, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.keys import read_ring

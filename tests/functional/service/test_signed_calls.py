@@ -17,9 +17,8 @@ from oslo_context.context import RequestContext
 
 from rtagent.rpc.calls import Calls
 from rtagent.rpc.casts import BoundedCasts, CastMessage
-from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
-from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials

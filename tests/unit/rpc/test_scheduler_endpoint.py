@@ -13,8 +13,8 @@ from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.node import Node
 from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
+from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler import errors as scheduler_errors
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
