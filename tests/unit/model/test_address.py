@@ -35,11 +35,6 @@ def test_invalid_address_names_the_rule(text, rule):
         parse_address(text)
 
 
-def test_domain_of_more_than_16_bits_is_invalid():
-    with pytest.raises(BadAddress, match="domain"):
-        make_address(0x10000, 0, 0, 0)
-
-
 FIRST, SECOND = parse_address("0000:0a:02.1"), parse_address("0001:0b:02.1")
 
 

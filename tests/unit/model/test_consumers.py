@@ -77,10 +77,6 @@ def test_dedicated_cpus_are_pcpus():
     assert consumer_allocations(state, claim.owner_id)[NODE.uuid] == {"PCPU": 2, "MEMORY_MB": 1024}
 
 
-def test_an_unknown_consumer_has_nothing():
-    assert consumer_allocations(host(), uid()) == {}
-
-
 def test_devices_are_on_their_own_providers_and_virtual_functions_on_their_physical_one():
     state, claim = built(reporting(), "gpu:1,vf:2")
     assert by_name(state, claim.owner_id) == {
@@ -179,17 +175,6 @@ def test_a_resize_on_one_host_has_the_old_flavor_under_the_migration():
     assert held(node) == both
     node.drop_at_source(move)
     assert held(node) == {GUEST: LARGE_PARTS}
-
-
-def test_a_reverted_resize_on_one_host_has_the_old_flavor_under_the_instance():
-    node, move = Host(), facts()
-    node.build()
-    node.claim_move(move, LARGE)
-    node.start_move_out(move)
-    node.finish_move(move)
-    node.drop_at_dest(move)
-    node.finish_revert(move)
-    assert held(node) == {GUEST: SMALL_PARTS}
 
 
 def test_what_both_claims_of_a_resize_share_is_counted_once():

@@ -1,13 +1,9 @@
 """Views of immutable values: computed once for each value, dropped with it."""
 
 import gc
-import threading
 import weakref
 
-import pytest
-
 from rtagent.model.derived import derived
-from tests.support.hosts import host
 
 
 class Word:
@@ -34,22 +30,6 @@ def test_a_view_is_computed_once_for_each_value():
     one, other = Word("a"), Word("b")
     assert (upper(one), upper(other), upper(one), upper(other)) == ("A", "B", "A", "B")
     assert calls == ["a", "b"]
-
-
-def test_an_error_is_not_cached():
-    answers = iter([ValueError("first"), 2])
-
-    @derived
-    def fails_once(_: Word) -> object:
-        answer = next(answers)
-        if isinstance(answer, ValueError):
-            raise answer
-        return answer
-
-    word = Word("a")
-    with pytest.raises(ValueError, match="first"):
-        fails_once(word)
-    assert (fails_once(word), fails_once(word)) == (2, 2)
 
 
 def test_a_result_is_carried_to_an_equal_value():
@@ -102,35 +82,3 @@ def test_values_that_come_and_go_are_never_mixed_up():
 
     # Each word is freed before the next is made, which may have the same address then.
     assert [text(Word(str(n))) for n in range(1000)] == [str(n) for n in range(1000)]
-
-
-def test_threads_share_a_view():
-    @derived
-    def result(_: Word) -> object:
-        return object()
-
-    word, found, barrier = Word("a"), [], threading.Barrier(4)
-    first = result(word)
-
-    def look() -> None:
-        barrier.wait()
-        found.extend(result(word) for _ in range(100))
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 400
-    assert all(each is first for each in found)
-
-
-def test_a_node_state_can_have_views_and_is_not_written_to():
-    @derived
-    def revision(state) -> int:
-        return state.revision
-
-    state = host()
-    assert revision(state) == state.revision
-    with pytest.raises(TypeError):
-        vars(state)

@@ -67,14 +67,6 @@ def test_a_release_has_a_row_although_the_claim_is_gone():
     assert consumer_allocations(node.state, GUEST) == {}
 
 
-def test_a_row_that_changed_again_has_the_later_revision():
-    node = Host(managing())
-    claim = node.build()
-    first = node.state.outbox[GUEST].revision
-    node.release(claim)
-    assert node.state.outbox[GUEST].revision > first
-
-
 def test_a_guest_that_leaves_and_returns_has_rows_of_both_consumers():
     node, move = drained(), facts()
     node.start_move_out(move)

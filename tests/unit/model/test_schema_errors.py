@@ -32,10 +32,6 @@ def deep(levels: int) -> list:
     return nested
 
 
-def test_a_valid_document_has_no_schema_errors():
-    assert schema_errors(SCHEMA, build()) == []
-
-
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
@@ -138,13 +134,6 @@ def test_a_value_that_is_not_in_an_enum():
 def test_a_uuid_has_its_canonical_form(uuid: str):
     document = {**build(), "operation_id": uuid}
     assert [path for path, _ in schema_errors(SCHEMA, document)] == ["$.operation_id"]
-
-
-def test_an_invalid_uuid_is_explained():
-    document = {**build(), "operation_id": uid().upper() + "A"}
-    assert ("$.operation_id", "must be a uuid, in lower case and with its dashes") in schema_errors(
-        SCHEMA, document
-    )
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

@@ -1,8 +1,5 @@
 """Documents are accepted or refused, and identified by their digest."""
 
-import subprocess
-import sys
-
 import pytest
 
 from rtagent.errors import InvalidRequest
@@ -82,32 +79,3 @@ def test_msgspec_is_as_strict_as_the_schema(path: str, change: dict):
     with pytest.raises(InvalidRequest) as refused:
         validate(METHOD, {**document, **change})
     assert [error["path"] for error in refused.value.kwargs["errors"]] == [path]
-
-
-#: The first calls of a process, in many threads at once.
-FIRST_CALLS = """
-import sys, threading
-from rtagent.rpc.methods import METHODS
-from rtagent.rpc.validation import validate
-from tests.support.rpc import documents
-
-sys.setswitchinterval(1e-6)
-together = threading.Barrier(16)
-
-def call():
-    together.wait()
-    for name, document in documents().items():
-        validate(METHODS[name], document)
-
-threads = [threading.Thread(target=call) for _ in range(16)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-"""
-
-
-def test_the_first_calls_may_be_concurrent():
-    """msgspec 0.22.0 crashes when two threads examine the same type at the same time."""
-    for _ in range(3):
-        subprocess.run([sys.executable, "-c", FIRST_CALLS], check=True, timeout=300)
