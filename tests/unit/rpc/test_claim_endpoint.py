@@ -1,25 +1,32 @@
-"""The methods of a build's claim, called as oslo.messaging calls them."""
+"""The methods of claims and of adoption, called as oslo.messaging calls them."""
 
 import re
 
 import jsonschema
 import pytest
 
+from rtagent.audit import Auditor
 from rtagent.errors import (
+    ClaimConflict,
     ClaimNotFound,
     ComputeResourcesUnavailable,
     CpuPowerFailed,
+    DomainNotAdoptable,
+    GuestRunning,
     InvalidRequest,
+    NodeDraining,
     NodeNotFound,
     NodeNotReady,
+    StoreUnavailable,
 )
 from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.reconcile.drift import orphans
 from rtagent.rpc import schemas
 from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.methods import METHODS
 from tests.support.hosts import NODE, uid
 from tests.support.numa_hosts import NO_SMT
-from tests.support.rpc import Agent, build, claim_change, documents
+from tests.support.rpc import ORPHAN, Agent, build, claim_change, documents, operation
 
 
 def test_a_claim_is_built_activated_and_released(agent: Agent):
@@ -180,3 +187,118 @@ def test_a_call_with_a_wrong_claim_has_no_effect(agent: Agent, wrong, error, tol
         agent.invoke("instance_claims", claims=wrong)
     assert re.search(told, str(refused.value.as_dict()))
     assert not agent.tracker.snapshot().claims
+
+
+ENDS = ("release_claim", "abort_instance_claim")
+
+
+@pytest.fixture
+def running(agent: Agent) -> str:
+    """The uuid of an active claim whose guest runs."""
+    arguments = build()
+    claim = agent.invoke("instance_claim", **arguments)
+    agent.invoke("activate_claim", claim_uuid=claim["uuid"], **operation())
+    flavor = claim["flavor"]
+    agent.hypervisor.start_domain(claim["owner_id"], flavor["vcpus"], flavor["memory_mb"])
+    agent.auditor.run("test")
+    uuid: str = claim["uuid"]
+    return uuid
+
+
+@pytest.mark.parametrize("method", ENDS)
+def test_the_claim_of_a_running_guest_is_not_ended_unless_it_is_forced(agent, running, method):
+    before = agent.tracker.snapshot()
+    with pytest.raises(GuestRunning, match="--force and --reason"):
+        agent.invoke(method, claim_uuid=running, unless_running=True, **operation())
+    assert agent.tracker.snapshot() is before
+    assert agent.invoke("test_release", claim_uuid=running)["guest_runs"]
+    agent.invoke(method, claim_uuid=running, reason="it is stuck", **operation())
+    assert running not in agent.tracker.snapshot().claims
+    history = agent.memory.history(NODE.uuid, running)
+    assert history[-1].reason == "it is stuck"
+
+
+@pytest.mark.parametrize("method", ENDS)
+def test_a_guest_that_was_stopped_does_not_keep_its_claim(agent, running, method):
+    agent.hypervisor.shut_off(agent.tracker.snapshot().claims[running].owner_id)
+    agent.auditor.run("test")
+    tested = agent.invoke("test_release", claim_uuid=running)
+    assert (tested["guest_runs"], tested["claim"]["uuid"]) == (False, running)
+    arguments = {"claim_uuid": running, "unless_running": True} | operation()
+    agent.invoke(method, **arguments)
+    agent.invoke(method, **arguments)  # a repeat
+    assert running not in agent.tracker.snapshot().claims
+
+
+def test_a_conductor_ends_claims_without_asking(agent, running):
+    agent.invoke("release_claim", claim_uuid=running, **operation())
+    assert running not in agent.tracker.snapshot().claims
+
+
+def test_before_the_first_audit_it_is_not_known_which_guests_run(agent):
+    never = Auditor(agent.tracker, agent.hypervisor, agent.clock, agent.telemetry)
+    agent.serve(auditor=never)
+    with pytest.raises(NodeNotReady, match="not known yet which guests run"):
+        agent.invoke("release_claim", claim_uuid=uid(), unless_running=True, **operation())
+
+
+def test_a_test_of_an_unknown_claim_says_so(agent):
+    with pytest.raises(ClaimNotFound):
+        agent.invoke("test_release", claim_uuid=uid())
+
+
+def test_an_adopted_domain_has_a_claim_and_a_repeat_gets_it(agent: Agent):
+    agent.start_orphan()
+    arguments = {"domain_uuid": ORPHAN} | operation()
+    first = agent.invoke("adopt_domain", **arguments)
+    assert first["claim"]["uuid"] == arguments["operation_id"]
+    assert first["claim"]["state"] == "active"
+    assert "disk is not counted" in first["notes"][0]
+
+    revision = agent.tracker.snapshot().revision
+    assert agent.invoke("adopt_domain", **arguments)["claim"] == first["claim"]
+    with pytest.raises(ClaimConflict, match=arguments["operation_id"]):
+        agent.invoke("adopt_domain", domain_uuid=ORPHAN, **operation())
+    assert agent.tracker.snapshot().revision == revision
+    summary = agent.auditor.run("test")
+    assert (summary.orphans, summary.drifts, summary.applied) == (0, 0, 0)
+
+
+def test_a_test_shows_the_claim_and_changes_nothing(agent: Agent):
+    agent.start_orphan()
+    before = agent.tracker.snapshot()
+    flavor = {"name": "m1", "vcpus": 1, "memory_mb": 64, "root_gb": 2}
+    tested = agent.invoke("test_adoption", domain_uuid=ORPHAN, flavor=flavor)
+    assert (tested["claim"]["disk_mb"], tested["notes"]) == (2048, [])
+    assert agent.tracker.snapshot() is before
+
+
+def test_a_refused_domain_stays_an_orphan(agent: Agent):
+    agent.start_orphan()
+    agent.hypervisor.unreadable.add(ORPHAN)
+    for method, more in (("test_adoption", {}), ("adopt_domain", operation())):
+        with pytest.raises(DomainNotAdoptable, match="reading it failed"):
+            agent.invoke(method, domain_uuid=ORPHAN, **more)
+        with pytest.raises(DomainNotAdoptable, match="no domain with this uuid"):
+            agent.invoke(method, domain_uuid=uid(), **(operation() if more else {}))
+    assert [each.domain_uuid for each in orphans(agent.tracker.snapshot())] == [ORPHAN]
+
+
+def test_a_test_of_an_adoption_fails_while_claims_cannot_be_made(agent: Agent):
+    agent.start_orphan()
+    agent.store.fail(StoreUnavailable, times=None)
+    for method, more in (("adopt_domain", operation()), ("test_adoption", {})):
+        with pytest.raises(StoreUnavailable):
+            agent.invoke(method, domain_uuid=ORPHAN, **more)
+
+
+def test_a_drained_node_adopts_nothing_and_a_test_says_so(agent: Agent):
+    agent.start_orphan()
+    adopted = {"domain_uuid": ORPHAN} | operation()
+    first = agent.invoke("adopt_domain", **adopted)
+    agent.invoke("release_claim", claim_uuid=first["claim"]["uuid"], **operation())
+    agent.auditor.run("test")
+    agent.invoke("drain_node", reason="repair", **operation())
+    for method, more in (("test_adoption", {}), ("adopt_domain", operation())):
+        with pytest.raises(NodeDraining, match="repair"):
+            agent.invoke(method, domain_uuid=ORPHAN, **more)

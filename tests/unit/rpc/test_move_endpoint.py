@@ -1,8 +1,10 @@
-"""The methods of moves, called as oslo.messaging calls them."""
+"""The methods of moves, and of what they leave in Placement."""
 
 import pytest
 
-from rtagent.errors import InvalidRequest
+from rtagent.errors import ClaimConflict, InvalidRequest, PlacementUnavailable
+from rtagent.model.deletion_reason import DeletionReason
+from tests.support.hosts import uid
 from tests.support.rpc import Agent, build, migration, operation
 
 SAME = {"vcpus": 1, "memory_mb": 1024}
@@ -76,3 +78,26 @@ def test_a_rebuild_uses_the_new_image(agent: Agent):
     image = {"properties": {"hw_cpu_sockets": "1"}}
     claim = agent.invoke("rebuild_claim", **build(image=image, migration=migration("evacuation")))
     assert claim["image"]["properties"] == image["properties"]
+
+
+@pytest.mark.parametrize("reason", list(DeletionReason))
+def test_an_allocation_is_deleted_once_for_each_operation(agent: Agent, reason: DeletionReason):
+    instance = uid()
+    call = {"instance_uuid": instance} | operation()
+    for _ in range(2):
+        assert agent.invoke(reason.method, **call) is None
+    assert agent.deleted == [(instance, reason)]
+    agent.invoke(reason.method, instance_uuid=instance, **operation())
+    assert agent.deleted == [(instance, reason)] * 2
+    with pytest.raises(ClaimConflict):
+        agent.invoke(reason.method, **call | {"instance_uuid": uid()})
+
+
+def test_a_call_that_failed_is_made_again_when_it_is_repeated(agent: Agent):
+    call = {"instance_uuid": uid()} | operation()
+    agent.placement_error = PlacementUnavailable("gone")
+    with pytest.raises(PlacementUnavailable):
+        agent.invoke("delete_allocation_for_evacuated_instance", **call)
+    agent.placement_error = None
+    agent.invoke("delete_allocation_for_evacuated_instance", **call)
+    assert len(agent.deleted) == 1

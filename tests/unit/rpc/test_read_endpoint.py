@@ -1,9 +1,14 @@
-"""Tests of claims, and reads of the snapshot."""
+"""Tests of claims, and reads of the snapshot and of the read API's documents."""
+
+from http import HTTPStatus
 
 import pytest
 
+from rtagent.api.reply import Reply
 from rtagent.errors import ClaimNotFound, InvalidRequest, StoreUnavailable
+from rtagent.rpc.errors import DocumentTooLarge
 from rtagent.rpc.methods import METHODS
+from rtagent.rpc.read_endpoint import MAX_DOCUMENT
 from tests.support.hosts import uid
 from tests.support.rpc import Agent, attach, build, migration
 
@@ -118,3 +123,20 @@ def test_claims_are_read_oldest_first(agent: Agent):
     read = agent.invoke("get_claims_for_host")["claims"]
     assert [claim["uuid"] for claim in read] == made
     assert agent.invoke("get_claims_for_instance", instance_uuid=uid())["claims"] == []
+
+
+def test_an_error_of_the_read_api_is_a_document():
+    agent = Agent()
+    agent.document = Reply(status=HTTPStatus.NOT_FOUND, body=b'{"error": "ClaimNotFound"}')
+    reply = agent.invoke("get_document", path="/claims/x")
+    assert reply == {"status": 404, "body": '{"error": "ClaimNotFound"}'}
+
+
+def test_document_over_the_limit_is_refused_with_sizes_and_remedy():
+    agent = Agent()
+    agent.document = Reply(body=b"x" * MAX_DOCUMENT)
+    assert len(agent.invoke("get_document", path="/claims")["body"]) == MAX_DOCUMENT
+    agent.document = Reply(body=b"x" * (MAX_DOCUMENT + 1))
+    with pytest.raises(DocumentTooLarge, match="use a filter") as refused:
+        agent.invoke("get_document", path="/claims")
+    assert refused.value.kwargs["size"] == MAX_DOCUMENT + 1

@@ -1,4 +1,4 @@
-"""What a server records of refused calls, and by what it counts the calls of a caller."""
+"""Who calls, how often a caller may, and what a server records of refused calls."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from oslo_context.context import RequestContext
 
-from rtagent.errors import RtAgentError
+from rtagent.conf.rpc import UNSIGNED as UNSIGNED_ROLES
+from rtagent.conf.rpc import Rpc
+from rtagent.errors import RtAgentError, TooManyRequests
 from rtagent.ports import ACCESS_LOG
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.incoming import Incoming
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.topics import AGENT, SCHEDULER
-from rtagent.rpc.trust.access import Caller, identity
-from tests.support.hosts import uid
+from rtagent.rpc.trust.access import MAX_CALLERS, Caller, CallerBounds, identity, unsigned_caller
+from tests.support.hosts import ManualClock, uid
 from tests.support.rpc import Agent
 from tests.support.scheduler_rpc import SchedulerRpc
 
@@ -114,3 +117,96 @@ def test_calls_without_a_reply_queue_count_together_and_casts_and_pings_do_not()
     assert identity(UNSIGNED, READ, context) == "queue:"
     assert identity(UNSIGNED, REPORT, context) is None
     assert identity(UNSIGNED, PING, received("reply_1")) is None
+
+
+@pytest.mark.parametrize(
+    "said, roles",
+    [
+        (["reader", "visitor"], {"reader"}),
+        (["reader", "member"], set(UNSIGNED_ROLES)),
+        (["manager", "member", "reader", "scheduler"], {"scheduler"}),
+        (["admin", "manager", "member", "reader"], {"operator"}),
+        (["member"], set(UNSIGNED_ROLES)),
+        ([], set(UNSIGNED_ROLES)),
+    ],
+    ids=["one of ours", "user of OpenStack", "two of ours", "admin", "none of ours", "none"],
+)
+def test_unsigned_caller_has_the_roles_that_its_context_says(said: list[str], roles: set[str]):
+    caller = unsigned_caller(
+        RequestContext(user_id="u", roles=said, overwrite=False), UNSIGNED_ROLES
+    )
+    assert caller == Caller(name="u", roles=frozenset(roles))
+
+
+def test_only_a_proved_caller_is_recorded_as_a_key():
+    said = RequestContext(user_id="key:conductor", overwrite=False)
+    assert unsigned_caller(said, UNSIGNED_ROLES).actor == "user:key:conductor"
+    assert Caller(name="conductor", roles=frozenset(), proved=True).actor == "key:conductor"
+
+
+class Server:
+    """Bounds, and the options in force."""
+
+    def __init__(self, **options: float) -> None:
+        self.clock, self.options = ManualClock(), Rpc(**options)
+        self.bounds = CallerBounds(lambda: self.options, self.clock)
+
+    def admitted(self, caller: str, calls: int) -> int:
+        """How many of some calls are admitted, which do not end."""
+        number = 0
+        for _ in range(calls):
+            try:
+                self.bounds.enter(caller, "get_node")
+            except TooManyRequests as error:
+                assert "[rpc] max_call" in error.message
+                assert error.kwargs["limit"] in (
+                    self.options.max_calls_per_caller,
+                    self.options.max_call_rate,
+                )
+            else:
+                number += 1
+        return number
+
+
+def test_a_caller_has_a_number_of_calls_in_flight_and_others_have_theirs():
+    server = Server(max_calls_per_caller=3)
+    assert server.admitted("a", 5) == 3
+    assert server.admitted("b", 5) == 3
+    server.bounds.leave("a")
+    assert server.admitted("a", 5) == 1
+
+
+def test_a_caller_has_a_number_of_calls_per_second():
+    server = Server(max_call_rate=10.0, max_calls_per_caller=1000)
+    assert server.admitted("a", 50) == 10
+    assert server.admitted("b", 50) == 10
+    server.clock.advance(0.5)
+    assert server.admitted("a", 50) == 5
+    server.clock.advance(3600)
+    assert server.admitted("a", 50) == 10
+
+
+def test_a_rate_below_one_admits_a_call_now_and_then():
+    server = Server(max_call_rate=0.1, max_calls_per_caller=1000)
+    assert server.admitted("a", 5) == 1
+    server.clock.advance(9)
+    assert server.admitted("a", 5) == 0
+    server.clock.advance(2)
+    assert server.admitted("a", 5) == 1
+
+
+def test_options_may_change():
+    server = Server(max_calls_per_caller=1)
+    assert server.admitted("a", 5) == 1
+    server.options = replace(server.options, max_calls_per_caller=4)
+    assert server.admitted("a", 5) == 3
+
+
+def test_invented_callers_do_not_fill_the_memory_and_none_in_flight_is_forgotten():
+    server = Server(max_calls_per_caller=2)
+    assert server.admitted("a", 1) == 1
+    for number in range(2 * MAX_CALLERS):
+        assert server.admitted(f"invented-{number}", 1) == 1
+        server.bounds.leave(f"invented-{number}")
+    assert len(server.bounds) == MAX_CALLERS
+    assert server.admitted("a", 5) == 1

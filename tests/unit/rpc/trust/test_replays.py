@@ -1,4 +1,4 @@
-"""Signed calls that come again."""
+"""Signed calls that come again, and the times of those that are forgotten."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from oslo_config import cfg
-
-import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
-
-# isort: split
 from oslo_context.context import RequestContext
 
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 from rtagent.ports import NullReporter
 from rtagent.rpc.context import CallContext
 from rtagent.rpc.errors import SignatureInvalid
@@ -20,10 +19,22 @@ from rtagent.rpc.methods import TABLES
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.credentials import Credentials
-from rtagent.rpc.trust.replays import EXPIRED, FORGOTTEN, SERVED, Replays, served_once
+from rtagent.rpc.trust.replays import (
+    EXPIRED,
+    FORGOTTEN,
+    GAP,
+    MOST,
+    SERVED,
+    Replays,
+    Spans,
+    served_once,
+)
 from rtagent.rpc.trust.token import CallClaims
 from tests.support.hosts import ManualClock
 from tests.support.trust import KeyFiles, signed_context
+
+# isort: split
+
 
 METHOD, OTHER = "delete_aggregate", "update_aggregates"
 READ = "get_aggregates"
@@ -161,3 +172,42 @@ def test_equal_calls_of_all_programs_have_different_signatures(tmp_path: Path):
         for program in programs
     ]
     assert len({each.proof.signature for each in made}) == 100
+
+
+TIMES = st.lists(st.integers(-20 * MOST, 20 * MOST).map(lambda number: number * GAP // 3))
+
+
+def spans(*times: int) -> Spans:
+    made = Spans()
+    for time in times:
+        made.add(time)
+    return made
+
+
+@given(TIMES)
+def test_every_time_that_was_added_is_contained_and_the_number_of_spans_is_bounded(
+    times: list[int],
+):
+    made = spans(*times)
+    assert all(time in made for time in times)
+    assert len(made) <= MOST
+
+
+@given(TIMES.filter(lambda times: len(times) <= MOST), st.integers())
+def test_no_time_is_contained_that_is_not_between_two_near_ones(times: list[int], other: int):
+    before = [time for time in times if time <= other]
+    after = [time for time in times if time >= other]
+    between = bool(before and after) and min(after) - max(before) <= GAP
+    assert (other in spans(*times)) == between
+
+
+def test_times_between_distant_ones_are_not_contained():
+    made = spans(0, 10 * GAP, 11 * GAP)
+    assert 1 not in made and 10 * GAP - 1 not in made and 11 * GAP + 1 not in made
+    assert 10 * GAP + 1 in made
+
+
+def test_the_oldest_spans_become_one_if_there_are_too_many():
+    made = spans(*(number * 3 * GAP for number in range(MOST + 1)))
+    assert len(made) == MOST
+    assert GAP in made and 4 * GAP not in made
