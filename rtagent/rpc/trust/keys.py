@@ -36,6 +36,8 @@ COORDINATE = r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]\Z"
 MAX_SIZE = 2**22
 _Time = Annotated[datetime, Meta(tz=True)]
 _REMEDY = "compare it with what rtagent key generate writes"
+#: What makes a file of keys that is missing.
+GENERATE = "; rtagent key generate makes it"
 
 
 class PublicKey(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,14 +110,7 @@ def read_ring(path: str | None) -> KeyRing:
 def read_keys(path: str) -> tuple[PublicKey, ...]:
     """Return the keys of a file. :raises ConfigError: it names the key, the member and the rule."""
     try:
-        mode, text = read_file(path, MAX_SIZE)
-    except (OSError, ValueError) as exc:
-        why = getattr(exc, "strerror", None) or str(exc)
-        raise refused(path, f"cannot be read: {why}; rtagent key generate makes it") from exc
-    if mode & stat.S_IWOTH:
-        raise refused(path, "every user may write it: chmod o-w")
-    try:
-        return _parsed(text)
+        return _parsed(read_file(path, MAX_SIZE, GENERATE))
     except ValueError as exc:
         raise refused(path, str(exc)) from exc
 
@@ -168,17 +163,28 @@ def json_of(text: str) -> Any:
         raise ValueError(f"is not JSON: {exc}") from exc
 
 
-def read_file(path: str | Path, most: int) -> tuple[int, str]:
-    """Return the mode and the text of a file of at most this number of bytes.
+def read_file(path: str | Path, most: int, remedy: str = "", *, secret: bool = False) -> str:
+    """Return the text of a file of at most this number of bytes.
 
-    :raises OSError: ValueError: it is none. A pipe, which would never end, is not opened.
+    :param remedy: if it cannot be read. :param secret: other users must not read it, either.
+    :raises ValueError: it cannot be used, and why. A pipe, which would never end, is not opened.
     """
     file = Path(path)
-    if (status := file.stat()).st_size > most:
-        raise ValueError(f"it has more than {most} bytes")
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is not a file")
-    return status.st_mode, file.read_text()
+    try:
+        status = file.stat()
+        if status.st_size > most:
+            raise ValueError(f"it has more than {most} bytes")
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a file")
+        text = file.read_text()
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or str(exc)
+        raise ValueError(f"cannot be read: {why}{remedy}") from exc
+    if secret and status.st_mode & stat.S_IRWXO:
+        raise ValueError("every user may read or write it: chmod o-rwx, or replace the key")
+    if status.st_mode & stat.S_IWOTH:
+        raise ValueError("every user may write it: chmod o-w")
+    return text
 
 
 def keys_text(keys: Sequence[PublicKey]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -107,12 +106,9 @@ def read_rules(conf: cfg.ConfigOpts, defaults: Sequence[policy.RuleDefault]) -> 
 def _read(path: Path) -> Mapping[str, Any]:
     """Return the checks in a file, by the names of their rules."""
     try:
-        mode, data = read_file(path, MAX_SIZE)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise _wrong(path, f"cannot be read: {why}") from error
-    if mode & stat.S_IWOTH:
-        raise _wrong(path, "every user may write it: chmod o-w")
+        data = read_file(path, MAX_SIZE)
+    except ValueError as error:
+        raise _wrong(path, str(error)) from error
     try:
         texts: object = policy.parse_file_contents(data)
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
@@ -14,7 +13,7 @@ from rtagent.conf.rpc import GROUP
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
-from rtagent.rpc.trust.keys import COORDINATE, NAME, PublicKey, json_of, read_file
+from rtagent.rpc.trust.keys import COORDINATE, GENERATE, NAME, PublicKey, json_of, read_file
 from rtagent.rpc.trust.token import CallClaims, ReplyClaims, sign
 
 #: The size of a file in bytes.
@@ -85,12 +84,9 @@ class PrivateKey:
 def read_private_key(path: str) -> PrivateKey:
     """Return the key of a file. :raises ConfigError: it names the path, the rule and the remedy."""
     try:
-        mode, text = read_file(path, MAX_SIZE)
-    except (OSError, ValueError) as exc:
-        why = getattr(exc, "strerror", None) or str(exc)
-        raise _refused(path, f"cannot be read: {why}; rtagent key generate makes it") from exc
-    if mode & stat.S_IRWXO:
-        raise _refused(path, "every user may read or write it: chmod o-rwx, or replace the key")
+        text = read_file(path, MAX_SIZE, GENERATE, secret=True)
+    except ValueError as exc:
+        raise _refused(path, str(exc)) from exc
     from jwt import InvalidKeyError
 
     try:
