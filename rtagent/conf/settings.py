@@ -49,7 +49,7 @@ from rtagent.model.policy import (
     Policy,
     ProviderFiles,
 )
-from rtagent.numa import cpu_sets
+from rtagent.numa import host_cpus
 from rtagent.pci.mdev import MdevSettings
 
 RATIOS = ("cpu", "ram", "disk")
@@ -272,7 +272,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
     yield from _reserved_twice(default.reserved_huge_pages or ())
     yield from _power(settings)
     yield from _file_backed(settings)
-    yield from cpu_sets.contradictions(settings.numa_policy, default.reserved_host_cpus)
+    yield from host_cpus.contradictions(settings.numa_policy, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
     yield from settings.network_options.mistakes()
 

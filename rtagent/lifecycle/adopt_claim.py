@@ -39,7 +39,7 @@ from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import NOTHING, Usage
 from rtagent.numa.cpu_policies import ISOLATE
-from rtagent.numa.idle_siblings import with_idle_siblings
+from rtagent.numa.host_cpus import with_idle_siblings
 from rtagent.numa.requirements import numa_requirements
 
 #: The action of the event with which the claim's history begins.

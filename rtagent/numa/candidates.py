@@ -1,4 +1,4 @@
-"""The candidate matrix: which host cells each guest cell fits, and the resources that it takes
+"""The candidate matrix: which host cells each guest cell fits, and the CPUs and pages that it takes
 there.
 """
 
@@ -9,7 +9,9 @@ from decimal import ROUND_FLOOR, Decimal
 
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.numa import memory
+from rtagent.model.pages import candidates, format_request, format_size
+from rtagent.model.units import KIB_IN_MIB
+from rtagent.numa.cpu_policies import DEDICATED, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits
 from rtagent.numa.requirements import CellRequirements
 from rtagent.numa.thread_policies import POLICIES, CpuSelection
@@ -44,17 +46,17 @@ def candidate_matrix(
     Guest cells with equal requirements share a row, because the resources that they take from a
     host cell do not depend on the placement of the other guest cells.
     """
-    rows = {each: _row(each, cells, limits) for each in dict.fromkeys(required)}
-    return tuple(rows[each] for each in required)
+    rows = {guest: _row(guest, cells, limits) for guest in dict.fromkeys(required)}
+    return tuple(rows[guest] for guest in required)
 
 
 def _row(
     required: CellRequirements, cells: Sequence[CellCapacity], limits: CellLimits
 ) -> CandidateRow:
-    found = {cell.id: _candidate(required, cell, limits) for cell in cells}
+    row = {cell.id: _candidate(required, cell, limits) for cell in cells}
     return CandidateRow(
-        candidates={cell: each for cell, each in found.items() if isinstance(each, Candidate)},
-        reasons={cell: each for cell, each in found.items() if not isinstance(each, Candidate)},
+        candidates={cell: fit for cell, fit in row.items() if isinstance(fit, Candidate)},
+        reasons={cell: fit for cell, fit in row.items() if not isinstance(fit, Candidate)},
     )
 
 
@@ -64,10 +66,10 @@ def _candidate(
     """Return the resources that a guest cell would take from a host cell, or every reason why it
     does not fit.
     """
-    cpus, size = _dedicated_cpus(required, cell), memory.page_size(required, cell, limits)
+    cpus, size = _dedicated_cpus(required, cell), _page_size(required, cell, limits)
     others = (
-        _shared_cpus_shortfall(required, cell, limits),
-        memory.shortfall(required, cell, limits) if required.pagesize is None else None,
+        _shared_cpus_shortage(required, cell, limits),
+        _memory_shortage(required, cell, limits) if required.pagesize is None else None,
     )
     if isinstance(cpus, Reason) or isinstance(size, Reason) or any(others):
         unmet = (cpus, size, *others)
@@ -84,19 +86,12 @@ def _dedicated_cpus(required: CellRequirements, cell: CellCapacity) -> CpuSelect
     selected = policy.select(cell.cores, required.pcpus, required.reserved)
     if selected is not None:
         return selected
-    exceeds = needed > cell.dedicated
     available = min(cell.free_pcpus, policy.available(cell.cores))
-    return Reason(
-        code=ReasonCode.EXCEEDS_CELL if exceeds else ReasonCode.INSUFFICIENT,
-        resource="PCPU",
-        where=cell.where,
-        requested=needed,
-        available=cell.dedicated if exceeds else available,
-        unit="CPUs" if exceeds else policy.unit,
-    )
+    unit = "CPUs" if needed > cell.dedicated else policy.unit
+    return _shortage(cell, "PCPU", unit, needed, available, cell.dedicated)
 
 
-def _shared_cpus_shortfall(
+def _shared_cpus_shortage(
     required: CellRequirements, cell: CellCapacity, limits: CellLimits
 ) -> Reason | None:
     """Return why the shared vCPUs do not fit; None: they fit.
@@ -105,19 +100,102 @@ def _shared_cpus_shortfall(
     not more than the ratio allows.
     """
     total = len(cell.shared)
-    limit = Decimal(total) * limits.cpu_allocation_ratio
-    available = int(limit.to_integral_value(ROUND_FLOOR)) - cell.vcpus
-    if required.vcpus > total:
-        code, available = ReasonCode.EXCEEDS_CELL, total
-    elif required.vcpus and required.vcpus > available:
-        code, available = ReasonCode.INSUFFICIENT, max(0, available)
-    else:
+    available = _limit(total, limits.cpu_allocation_ratio) - cell.vcpus
+    if not required.vcpus or required.vcpus <= min(total, available):
         return None
+    return _shortage(cell, "VCPU", "vCPUs", required.vcpus, available, total)
+
+
+def _page_size(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> int | Reason | None:
+    """Choose the size (KiB) of the pages that a guest cell takes: the largest that fits.
+
+    :returns: None if it requests no explicit size; the reason if no size fits.
+    """
+    if required.pagesize is None:
+        return None
+    reasons: list[Reason] = []
+    for size in candidates(required.pagesize, cell.pages):
+        reason = _pages_shortage(required.memory, size, cell)
+        if reason is None and size == min(cell.pages):
+            reason = _over_limit(required, cell, limits)
+        if reason is None:
+            return size
+        reasons.append(reason)
+    if not reasons:
+        name = format_request(required.pagesize)
+        return _no_pages(ReasonCode.NOT_OFFERED, name, required.memory, cell)
+    return min(reasons, key=lambda reason: reason.miss)
+
+
+def _memory_shortage(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> Reason | None:
+    """Return why memory of no explicit page size does not fit; None: it fits.
+
+    Such memory consists of pages of the smallest size. It must not exceed the total memory of these
+    pages in the cell; for a guest with dedicated CPUs, it must not exceed their free memory.
+    """
+    total, free = cell.small_pages_mb
+    if required.memory > total or (required.cpu_policy != SHARED and required.memory > free):
+        return _shortage(cell, "MEMORY_MB", "MB", required.memory, free, total)
+    return _over_limit(required, cell, limits)
+
+
+def _over_limit(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> Reason | None:
+    """Return why memory in pages of the smallest size exceeds the limit of the ratio; None: it does
+    not.
+
+    The limit is that of all guests together. It applies to guests with shared CPUs. No ratio
+    applies to larger pages.
+    """
+    available = _limit(cell.memory_mb, limits.ram_allocation_ratio) - cell.memory_used
+    if required.cpu_policy == DEDICATED or required.memory <= available:
+        return None
+    return _shortage(cell, "MEMORY_MB", "MB", required.memory, available, cell.memory_mb)
+
+
+def _pages_shortage(memory: int, size: int, cell: CellCapacity) -> Reason | None:
+    """Return why this memory (MB) does not fit in pages of that size; None: it fits."""
+    number, rest = divmod(memory * KIB_IN_MIB, size)
+    if rest:
+        return _no_pages(ReasonCode.NOT_A_MULTIPLE, format_size(size), memory, cell)
+    total, free = cell.pages[size]
+    if number <= free:
+        return None
+    return _shortage(cell, f"{format_size(size)} pages", "pages", number, free, total)
+
+
+def _limit(total: int, ratio: Decimal) -> int:
+    return int((total * ratio).to_integral_value(ROUND_FLOOR))
+
+
+def _no_pages(code: ReasonCode, size: str, memory: int, cell: CellCapacity) -> Reason:
     return Reason(
         code=code,
-        resource="VCPU",
+        resource=f"{size} pages",
         where=cell.where,
-        requested=required.vcpus,
-        available=available,
-        unit="vCPUs",
+        requested=memory,
+        available=0,
+        unit="MB",
+    )
+
+
+def _shortage(
+    cell: CellCapacity, resource: str, unit: str, requested: int, available: int, total: int
+) -> Reason:
+    """Return the reason for a request of more than a cell has in all, or else of more than is
+    available.
+    """
+    exceeds = requested > total
+    return Reason(
+        code=ReasonCode.EXCEEDS_CELL if exceeds else ReasonCode.INSUFFICIENT,
+        resource=resource,
+        where=cell.where,
+        requested=requested,
+        available=total if exceeds else max(0, available),
+        unit=unit,
     )

@@ -7,57 +7,26 @@ for each guest cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-from rtagent.model.assignment import Assignment
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
-from rtagent.model.decision import Refused, refuse
-from rtagent.numa.assign import assignment
-from rtagent.numa.candidates import candidate_matrix
-from rtagent.numa.cpu_policies import SHARED
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
+from rtagent.model.pages import format_request
+from rtagent.numa.candidates import Candidate, CandidateRow, candidate_matrix
+from rtagent.numa.cpu_policies import EMULATOR_ISOLATE, EMULATOR_SHARE, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, host_cells
-from rtagent.numa.networks import NearNetworks, networks_with_affinity
-from rtagent.numa.refusal import no_placement, not_configured
-from rtagent.numa.requirements import NumaRequirements
-from rtagent.numa.search import STEPS, Devices, Search
-
-
-def ordered(
-    cells: Sequence[CellCapacity],
-    packing: bool,
-    pinning: bool,
-    device_weight: Callable[[int], int] | None = None,
-) -> list[CellCapacity]:
-    """Return the host cells in the order in which to try them. Equal cells keep their order.
-
-    :param packing: the value of ``packing_host_numa_cells_allocation_strategy``.
-    :param pinning: the guest has dedicated CPUs.
-    :param device_weight: returns the weight of a cell, by its id: see `Devices.weight`. Cells with
-        a low weight come first. None: there are no devices.
-    """
-    policy = packed if packing else spread
-    in_order = policy(cells, pinning)
-    if device_weight is None:
-        return in_order
-    return sorted(in_order, key=lambda cell: device_weight(cell.id))
-
-
-def packed(cells: Sequence[CellCapacity], pinning: bool) -> list[CellCapacity]:
-    """Put the cell with the least capacity left first, so that cells fill up one by one."""
-    return sorted(cells, key=lambda cell: _free(cell, pinning))
-
-
-def spread(cells: Sequence[CellCapacity], pinning: bool) -> list[CellCapacity]:
-    """Put the cell with the most capacity left first, so that guests spread over the host."""
-    return sorted(cells, key=lambda cell: tuple(-free for free in _free(cell, pinning)))
-
-
-def _free(cell: CellCapacity, pinning: bool) -> tuple[int, int]:
-    """Return a sort key for the capacity that is left: first CPUs (those free for pinning, or fewer
-    shared vCPUs in use), then MB.
-    """
-    cpus = cell.free_pcpus if pinning else -cell.vcpus
-    return cpus, cell.memory_mb - cell.memory_used
+from rtagent.numa.requirements import GuestCell, NumaRequirements
+from rtagent.numa.search import (
+    STEPS,
+    Devices,
+    NearNetworks,
+    Network,
+    Search,
+    deficient,
+    networks_with_affinity,
+)
 
 
 class Fitted(Value, frozen=True):
@@ -98,16 +67,196 @@ def fit(
 def _cells_to_try(
     required: NumaRequirements, host: Host, devices: Devices | None
 ) -> Sequence[CellCapacity]:
-    """Return the host's cells in the order in which to try them.
+    """Return the host's cells in the order in which to try them. Equal cells keep their order.
 
-    A guest with as many cells as the host takes the cells in the host's order.
+    A guest with as many cells as the host takes the cells in the host's order. Otherwise cells of a
+    low `Devices.weight` come first. Of these, cells with the most capacity left come first, so that
+    guests spread over the host; with ``packing_host_numa_cells_allocation_strategy`` cells with the
+    least, so that they fill up one by one. Capacity means CPUs (those free for pinning, or fewer
+    shared vCPUs in use), then MB.
     """
     cells = host_cells(host)
     if len(cells) == len(required.cells):
         return cells
-    return ordered(
-        cells,
-        packing=host.policy.packing,
-        pinning=required.cpu_policy != SHARED,
-        device_weight=devices.weight if devices is not None else None,
+    pinning = required.cpu_policy != SHARED
+    sign = 1 if host.policy.packing else -1
+
+    def key(cell: CellCapacity) -> tuple[int, int, int]:
+        weight = devices.weight(cell.id) if devices is not None else 0
+        cpus = cell.free_pcpus if pinning else -cell.vcpus
+        return weight, sign * cpus, sign * (cell.memory_mb - cell.memory_used)
+
+    return sorted(cells, key=key)
+
+
+def assignment(
+    required: NumaRequirements,
+    host: Host,
+    cells: Sequence[CellCapacity],
+    placement: Sequence[tuple[int, Candidate]],
+) -> Assignment:
+    """Make an assignment of a placement.
+
+    :param cells: the host's cells; none for a guest without cells.
+    :param placement: for each guest cell, the id of its host cell and the resources that it takes
+        there.
+    """
+    by_id = {cell.id: cell for cell in cells}
+    assigned = tuple(
+        _cell(guest, by_id[cell], candidate)
+        for guest, (cell, candidate) in zip(required.cells, placement, strict=True)
+    )
+    shared = frozenset[int]().union(*(cell.shared for cell in cells))
+    return Assignment(
+        cells=assigned,
+        shared_pcpus=frozenset() if assigned else _floating(host),
+        emulator_pcpus=_emulator(required, assigned, shared),
+        realtime=required.realtime,
+        realtime_priority=host.policy.realtime_scheduler_priority,
+        cpu_topology=required.cpu_topology,
+        locked_memory=required.locked_memory,
+        file_backed=bool(host.policy.file_backed_memory_mb),
+    )
+
+
+def _cell(guest: GuestCell, cell: CellCapacity, candidate: Candidate) -> CellAssignment:
+    size = candidate.pagesize
+    return CellAssignment(
+        id=cell.id,
+        memory=guest.memory,
+        cpuset=guest.cpuset,
+        shared_pcpus=cell.shared if guest.cpuset else frozenset(),
+        cpu_pinning=dict(zip(sorted(guest.pcpuset), candidate.cpus.pcpus, strict=True)),
+        cpuset_reserved=candidate.cpus.reserved,
+        cpuset_kept=candidate.cpus.kept,
+        pagesize=size,
+        hugepages=size is not None and size > min(cell.pages),
+    )
+
+
+def _floating(host: Host) -> frozenset[int]:
+    """Return the CPUs on which a guest without cells floats: the shared CPUs, if the operator lists
+    any.
+    """
+    if host.policy.cpu_shared_set is None:
+        return frozenset()
+    return host.policy.shared(host.topology.cpus)
+
+
+def _emulator(
+    required: NumaRequirements, cells: Sequence[CellAssignment], shared: frozenset[int]
+) -> frozenset[int]:
+    """Return the CPUs of the emulator: its own CPU; the host's shared CPUs; or those of the vCPUs
+    except realtime ones, next to which the emulator would starve.
+
+    With the policy ``share`` on a host without shared CPUs, the first of these vCPUs alone is next
+    to the emulator of a realtime guest.
+    """
+    if required.emulator_threads_policy == EMULATOR_ISOLATE:
+        return cells[0].cpuset_reserved
+    shares = required.emulator_threads_policy == EMULATOR_SHARE
+    if shares and cells and shared:
+        return shared
+    vcpus = sorted(
+        (vcpu, number)
+        for number, cell in enumerate(cells)
+        for vcpu in cell.vcpus - required.realtime
+    )
+    neighbours = vcpus[:1] if shares and required.realtime else vcpus
+    return frozenset(pcpu for vcpu, number in neighbours for pcpu in cells[number].pcpus_of(vcpu))
+
+
+DEDICATED_OPTION = "[compute] cpu_dedicated_set"
+NO_FILES = "[libvirt] file_backed_memory = 0"
+SHARED_OPTION = "[compute] cpu_shared_set"
+
+
+def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+    """Return the requirements that the host could not meet even without any guests."""
+    policy, online = host.policy, host.topology.cpus
+    if required.pcpus and not policy.dedicated(online):
+        yield _unset("PCPU", required.pcpus, "CPUs", DEDICATED_OPTION, host)
+    if required.vcpus and not policy.shared(online):
+        yield _unset("VCPU", required.vcpus, "vCPUs", SHARED_OPTION, host)
+    shares = required.emulator_threads_policy == EMULATOR_SHARE
+    if shares and required.only_realtime and not policy.shared(online):
+        # Among realtime vCPUs the emulator would starve.
+        yield _unset("emulator threads", 1, "place", SHARED_OPTION, host)
+    if policy.file_backed_memory_mb:
+        yield from _page_size_refusals(required, host)
+    cells = host.topology.cells
+    if len(required.cells) > len(cells):
+        code = ReasonCode.EXCEEDS_HOST if cells else ReasonCode.NOT_OFFERED
+        yield _cells(code, len(required.cells), len(cells), host.name)
+
+
+def no_placement(
+    matrix: Sequence[CandidateRow],
+    host: Host,
+    devices: Devices | None,
+    search: Search,
+    networks: Sequence[Network] = (),
+) -> Iterator[Reason]:
+    """Return why a search over this candidate matrix found no placement.
+
+    :param networks: those with an affinity, which are a part of `devices`, too.
+    """
+    crowded = deficient([list(row.candidates) for row in matrix])
+    if crowded:
+        yield from _too_few_cells([matrix[place] for place in sorted(crowded)])
+        return
+    if search.gave_up:
+        yield _cells(ReasonCode.UNDECIDED, len(matrix), 0, host.name)
+    preferred = Search([list(row.candidates) for row in matrix]).placement()
+    if devices is not None and preferred is not None:
+        yield from devices.refusal(preferred)
+        far = (network.cells for network in networks if network.cells.isdisjoint(preferred))
+        yield from _unfit(matrix, frozenset[int]().union(*far))
+
+
+def _page_size_refusals(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+    """Return why the guest cannot have pages of an explicit size: its memory would be in a file."""
+    for size in dict.fromkeys(cell.pagesize for cell in required.cells):
+        memory = sum(cell.memory for cell in required.cells if cell.pagesize == size)
+        if size is not None:
+            yield _unset(f"{format_request(size)} pages", memory, "MB", NO_FILES, host)
+
+
+def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:
+    """Return why these guest cells, which together fit too few host cells, do not fit
+    the others.
+    """
+    fitting = frozenset(cell for row in rows for cell in row.candidates)
+    if fitting:
+        where = f"cells {format_cpu_spec(fitting)}"
+        yield _cells(ReasonCode.INSUFFICIENT, len(rows), len(fitting), where)
+    yield from _unfit(rows, frozenset(cell for row in rows for cell in row.reasons) - fitting)
+
+
+def _unfit(rows: Sequence[CandidateRow], cells: frozenset[int]) -> Iterator[Reason]:
+    """Return why guest cells do not fit these host cells."""
+    reasons = (row.reasons[cell] for row in rows for cell in row.reasons if cell in cells)
+    yield from dict.fromkeys(reason for each in reasons for reason in each)
+
+
+def _cells(code: ReasonCode, requested: int, available: int, where: str) -> Reason:
+    return Reason(
+        code=code,
+        resource="NUMA_CELL",
+        where=where,
+        requested=requested,
+        available=available,
+        unit="cells",
+    )
+
+
+def _unset(resource: str, requested: int, unit: str, option: str, host: Host) -> Reason:
+    return Reason(
+        code=ReasonCode.NOT_CONFIGURED,
+        resource=resource,
+        where=host.name,
+        requested=requested,
+        available=0,
+        unit=unit,
+        option=option,
     )

@@ -32,7 +32,7 @@ from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.usage import Usage, assignment_usage
 from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.host_cells import page_pools
-from rtagent.numa.idle_siblings import with_idle_siblings
+from rtagent.numa.host_cpus import with_idle_siblings
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.assigned_resources import resource_users

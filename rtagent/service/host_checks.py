@@ -20,7 +20,8 @@ from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.printable import printable
-from rtagent.numa import cpu_sets, networks
+from rtagent.numa import host_cpus
+from rtagent.numa.search import check_networks
 from rtagent.pci.pmem import missing_error, missing_namespaces
 from rtagent.pci.specs import spec_errors
 from rtagent.placement.offers import Offers
@@ -74,7 +75,7 @@ class HostChecks:
         """
         missing_cpus(self._host.state, policy)
         if self._host.state.topology is not None:
-            networks.check(policy.numa.networks, self._host.state.topology)
+            check_networks(policy.numa.networks, self._host.state.topology)
         for wrong in self._wrong_specs(policy):
             raise wrong
         if absent_names := self._missing_namespaces(policy):
@@ -101,7 +102,7 @@ class HostChecks:
         if state.topology is None:
             return True
         try:
-            networks.check(state.policy.numa.networks, state.topology)
+            check_networks(state.policy.numa.networks, state.topology)
         except ConfigError as error:
             if not self._networks_accepted:
                 self._context.bus.publish(Fatal(error=error))
@@ -158,7 +159,7 @@ def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:
     if state.topology is None:
         return frozenset()
     held = frozenset(int(name) for kind, name in state.units if kind == PCPU)
-    return cpu_sets.check(policy.numa, state.topology, policy.reserved_cpus, held)
+    return host_cpus.check(policy.numa, state.topology, policy.reserved_cpus, held)
 
 
 #: The part of health that the checks report.

@@ -18,7 +18,7 @@ from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.topology import Topology
-from rtagent.numa.offline_cpus import cells_contain, cpus_without_cell, with_managed_cpus
+from rtagent.numa.host_cpus import cells_contain, cpus_without_cell, with_managed_cpus
 from rtagent.ports import CpuPower, Hypervisor
 from rtagent.service.context import Granting, NodeContext, Reloaded
 from rtagent.service.loop import Rest

@@ -13,9 +13,8 @@ from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.request import NetworkMetadata
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.guest_cells import GuestCell
 from rtagent.numa.host_cells import CellLimits, Host
-from rtagent.numa.requirements import NumaRequirements
+from rtagent.numa.requirements import GuestCell, NumaRequirements
 from tests.property.numa_oracle import placements_exist, verify
 from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
 

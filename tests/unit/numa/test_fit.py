@@ -5,8 +5,12 @@ import itertools
 import pytest
 
 from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.topology import Topology
+from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted
 from tests.support.numa_hosts import (
+    NO_SMT,
+    PAGES,
     THREE_CELLS,
     TWO_CELLS,
     assigned_to,
@@ -15,6 +19,9 @@ from tests.support.numa_hosts import (
     fit_guest,
     host,
     pinned,
+    pinned_usage,
+    reasons_of,
+    required,
     topology,
 )
 
@@ -130,3 +137,220 @@ def test_refusal_says_that_the_search_gave_up():
         ReasonCode.INSUFFICIENT,
     }
     assert "bound" in str(answer)
+
+
+USED = NumaUsage(pinned={0: 1}, vcpus={0: 1}, memory_mb={0: 512})
+
+
+def test_guests_spread_over_the_cells_by_default():
+    where = host(THREE_CELLS, "0-5", usage=USED)
+    assert cells_of(fit_guest(pinned(1), where)) == [1]
+
+
+def test_packing_fills_one_cell_after_the_other():
+    where = host(THREE_CELLS, "0-5", usage=USED, packing=True)
+    assert cells_of(fit_guest(pinned(1), where)) == [0]
+
+
+def test_shared_guests_go_where_the_fewest_vcpus_are():
+    where = host(THREE_CELLS, usage=NumaUsage(vcpus={0: 1, 1: 1}))
+    assert cells_of(fit_guest(required(1, numa_nodes="1"), where)) == [2]
+
+
+def test_free_memory_decides_between_cells_with_equal_cpus():
+    where = host(THREE_CELLS, usage=NumaUsage(memory_mb={0: 10, 2: 10}))
+    assert cells_of(fit_guest(required(1, numa_nodes="1"), where)) == [1]
+
+
+def test_equal_cells_keep_the_order_of_the_host():
+    assert cells_of(fit_guest(pinned(1), host(THREE_CELLS, "0-5"))) == [0]
+
+
+def test_guest_with_as_many_cells_as_the_host_takes_them_in_the_hosts_order():
+    where = host(THREE_CELLS, "0-5", usage=NumaUsage(memory_mb={0: 10}))
+    guest = pinned(3, 3072, numa_nodes="3")
+    assert cells_of(fit_guest(guest, where)) == [0, 1, 2]
+
+
+#: Two CPUs; two; three.
+UNEQUAL_CELLS = topology(
+    cell(0, cores=2, threads=1, first=0),
+    cell(1, cores=2, threads=1, first=2),
+    cell(2, cores=3, threads=1, first=4),
+)
+
+
+def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
+    guest = pinned(4, numa_nodes="2", emulator_threads_policy="isolate")
+    assignment = assigned_to(fit_guest(guest, host(NO_SMT, "0-7")))
+    first, second = assignment.cells
+    assert (len(first.cpuset_reserved), len(second.cpuset_reserved)) == (1, 0)
+    assert assignment.emulator_pcpus == first.cpuset_reserved
+    assert assignment.pcpus == 5
+    assert not first.cpuset_reserved & set(first.cpu_pinning.values())
+
+
+def test_guest_cell_0_goes_where_the_isolated_emulator_fits():
+    guest = pinned(4, numa_nodes="2", emulator_threads_policy="isolate")
+    assert cells_of(fit_guest(guest, host(UNEQUAL_CELLS, "0-6"))) == [2, 0]
+
+
+def test_isolated_emulator_of_a_mixed_guest_whose_cell_0_has_no_dedicated_cpu():
+    guest = required(
+        4,
+        numa_nodes="2",
+        cpu_policy="mixed",
+        cpu_dedicated_mask="2-3",
+        emulator_threads_policy="isolate",
+    )
+    answer = fit_guest(guest, host(NO_SMT, "0-1,4-5", "2-3,6-7"))
+    first, second = assigned_to(answer).cells
+    assert (first.cpu_pinning, len(first.cpuset_reserved)) == ({}, 1)
+    assert (len(second.cpu_pinning), second.cpuset_reserved) == (2, frozenset())
+
+
+def test_shared_emulator_runs_on_the_shared_cpus_of_the_host():
+    guest = pinned(emulator_threads_policy="share")
+    answer = fit_guest(guest, host(TWO_CELLS, "2-7,10-15", "0-1,8"))
+    assert assigned_to(answer).emulator_pcpus == {0, 1, 8}
+
+
+def test_shared_emulator_runs_with_the_vcpus_on_a_host_without_shared_cpus():
+    guest = pinned(emulator_threads_policy="share")
+    answer = fit_guest(guest, host(TWO_CELLS, "0-15"))
+    assert assigned_to(answer).emulator_pcpus == {0, 1}
+
+
+@pytest.mark.parametrize("mask", ["^0", "^0-1", "2-3"])
+def test_shared_emulator_of_a_realtime_guest_runs_with_its_first_other_vcpu(mask):
+    guest = pinned(4, emulator_threads_policy="share", cpu_realtime="yes", cpu_realtime_mask=mask)
+    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
+    assert assignment.emulator_pcpus == {assignment.cells[0].cpu_pinning[0]}
+    assert not assignment.emulator_pcpus & {
+        assignment.cells[0].cpu_pinning[vcpu] for vcpu in assignment.realtime
+    }
+
+
+def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():
+    guest = pinned(
+        4,
+        numa_nodes="2",
+        emulator_threads_policy="share",
+        cpu_realtime="yes",
+        cpu_realtime_mask="^3",
+    )
+    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
+    assert assignment.emulator_pcpus == {assignment.cells[1].cpu_pinning[3]}
+
+
+def test_emulator_without_a_policy_avoids_realtime_vcpus():
+    guest = pinned(4, cpu_realtime="yes", cpu_realtime_mask="^0-1")
+    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
+    pins = assignment.cells[0].cpu_pinning
+    assert assignment.emulator_pcpus == {pins[0], pins[1]}
+    assert assignment.realtime == {2, 3}
+
+
+def test_all_cpus_are_shared_when_no_set_is_configured():
+    (one,) = assigned_to(fit_guest(required(numa_nodes="1"), host())).cells
+    assert one.shared_pcpus == set(range(8))
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "1"}])
+def test_memory_is_in_a_file_if_the_host_has_such_memory(specs):
+    where = host(file_backed_memory_mb=4096)
+    assert assigned_to(fit_guest(required(**specs), where)).file_backed
+    assert not assigned_to(fit_guest(required(**specs), host())).file_backed
+
+
+def test_guest_without_cells_floats_on_the_shared_set():
+    assert assigned_to(fit_guest(required(), host(shared="0-3"))).shared_pcpus == {0, 1, 2, 3}
+    assert assigned_to(fit_guest(required(), host())).shared_pcpus == set()
+
+
+def test_pinning_without_a_dedicated_set_names_the_option():
+    answer = fit_guest(pinned(), host())
+    assert reasons_of(answer) == [(ReasonCode.NOT_CONFIGURED, "PCPU", "cn1")]
+    assert str(answer) == (
+        "PCPU: 2 CPUs requested at cn1, which this host offers only with"
+        " [compute] cpu_dedicated_set"
+    )
+
+
+def test_shared_vcpus_without_a_shared_set_name_the_option_if_a_dedicated_set_is_configured():
+    answer = fit_guest(required(numa_nodes="1"), host(dedicated="0-15"))
+    assert reasons_of(answer) == [(ReasonCode.NOT_CONFIGURED, "VCPU", "cn1")]
+    assert "[compute] cpu_shared_set" in str(answer)
+
+
+def test_shared_emulator_is_refused_if_it_would_starve_among_realtime_vcpus():
+    guest = pinned(emulator_threads_policy="share", cpu_realtime="yes")
+    answer = fit_guest(guest, host(TWO_CELLS, "0-15"))
+    assert reasons_of(answer) == [(ReasonCode.NOT_CONFIGURED, "emulator threads", "cn1")]
+    assert "cpu_shared_set" in str(answer)
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}])
+def test_shared_emulator_needs_no_shared_cpus_if_a_vcpu_is_not_realtime(specs):
+    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
+    guest = pinned(4, emulator_threads_policy="share", **realtime, **specs)
+    assert isinstance(fit_guest(guest, host(TWO_CELLS, "0-15")), Fitted)
+
+
+@pytest.mark.parametrize("size", ["small", "large", "any", "2MB"])
+def test_guest_whose_memory_would_be_in_a_file_has_no_page_size(size):
+    where = host(PAGES, file_backed_memory_mb=4096)
+    name = "2MiB" if size == "2MB" else size
+    guest = required(2, 1024, numa_nodes="2", mem_page_size=size)
+    assert str(fit_guest(guest, where)) == (
+        f"{name} pages: 1024 MB requested at cn1, which this host offers only with"
+        " [libvirt] file_backed_memory = 0"
+    )
+    assert isinstance(fit_guest(required(2, 1024, numa_nodes="2"), where), Fitted)
+
+
+def test_guest_with_more_cells_than_the_host():
+    answer = fit_guest(pinned(3, 3072, numa_nodes="3"), host(TWO_CELLS, "0-15"))
+    assert reasons_of(answer) == [(ReasonCode.EXCEEDS_HOST, "NUMA_CELL", "cn1")]
+
+
+def test_host_without_cells():
+    without_cells = host(Topology(cpus=frozenset(range(4)), memory_mb=4096, disk_mb=0))
+    answer = fit_guest(required(numa_nodes="1"), without_cells)
+    assert reasons_of(answer) == [(ReasonCode.NOT_OFFERED, "NUMA_CELL", "cn1")]
+
+
+def test_refusal_has_the_reasons_of_every_cell_nearest_miss_first():
+    where = host(THREE_CELLS, "0-5", usage=pinned_usage("2,4-5"))
+    answer = fit_guest(pinned(2, 16384), where)
+    assert [str(reason) for reason in answer.reasons] == [
+        "MEMORY_MB: 16384 MB requested at cell 0, which has 8192 in all",
+        "MEMORY_MB: 16384 MB requested at cell 1, which has 8192 in all",
+        "MEMORY_MB: 16384 MB requested at cell 2, which has 8192 in all",
+        "PCPU: 2 CPUs requested at cell 1, 1 available",
+        "PCPU: 2 CPUs requested at cell 2, 0 available",
+    ]
+
+
+def test_guest_cells_that_all_fit_one_host_cell_only():
+    where = host(THREE_CELLS, "0-5", usage=pinned_usage("2,4"))
+    answer = fit_guest(pinned(4, numa_nodes="2"), where)
+    assert [str(reason) for reason in answer.reasons] == [
+        "NUMA_CELL: 2 cells requested at cells 0, 1 available",
+        "PCPU: 2 CPUs requested at cell 1, 1 available",
+        "PCPU: 2 CPUs requested at cell 2, 1 available",
+    ]
+
+
+def test_reasons_leave_out_cells_that_some_of_the_guest_cells_fit():
+    """Three guest cells fit two host cells, one of which is too small for the first."""
+    cells = {"numa_cpus_0": "0-1", "numa_cpus_1": "2", "numa_cpus_2": "3"}
+    memory = {f"numa_mem_{number}": "512" for number in range(3)}
+    guest = pinned(4, 1536, numa_nodes="3", **cells, **memory)
+    where = host(THREE_CELLS, "0-5", usage=pinned_usage("2,4-5"))
+    answer = fit_guest(guest, where)
+    assert sorted(str(reason) for reason in answer.reasons) == [
+        "NUMA_CELL: 3 cells requested at cells 0-1, 2 available",
+        "PCPU: 1 CPUs requested at cell 2, 0 available",
+        "PCPU: 2 CPUs requested at cell 2, 0 available",
+    ]

@@ -3,8 +3,22 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
-from rtagent.numa.search import Search, deficient
+from rtagent.errors import ConfigError
+from rtagent.model.policy import NetworkPolicy
+from rtagent.model.request import NetworkMetadata
+from rtagent.numa.search import Search, check_networks, deficient
+from tests.support.numa_hosts import (
+    THREE_CELLS,
+    TWO_CELLS,
+    cells_of,
+    fit_guest,
+    host,
+    pinned_usage,
+    required,
+)
+from tests.unit.numa.test_fit import DevicesOn
 
 
 class Accepting:
@@ -92,3 +106,98 @@ def test_search_gives_up_after_so_many_steps():
 )
 def test_guest_cells_that_fit_too_few_host_cells(rows, crowded):
     assert deficient(rows) == crowded
+
+
+#: Network foo is near to cell 1, bar to cells 1 and 2, tunnels to cell 2.
+POLICY = NetworkPolicy(
+    physnets={"foo": frozenset({1}), "bar": frozenset({1, 2})}, tunnels=frozenset({2})
+)
+
+
+def on(*physnets, tunneled=False, cells=1, **specs):
+    guest = required(cells, 1024 * cells, numa_nodes=str(cells), **specs)
+    return replace(guest, networks=NetworkMetadata(physnets=physnets, tunneled=tunneled))
+
+
+def placed(guest, there=THREE_CELLS, **more):
+    return cells_of(fit_guest(guest, host(there, networks=POLICY, **more)))
+
+
+@pytest.mark.parametrize(
+    ("guest", "cells"),
+    [
+        (on(), [0]),
+        (on("other"), [0]),
+        (on("foo"), [1]),
+        (on("bar"), [1]),
+        (on("foo", "bar", "other"), [1]),
+        (on(tunneled=True), [2]),
+        (on("bar", tunneled=True), [2]),
+        (on("foo", tunneled=True, cells=2), [1, 2]),
+        (on("foo", cells=3), [0, 1, 2]),
+    ],
+)
+def test_guest_gets_a_cell_of_each_of_its_networks(guest, cells):
+    assert sorted(placed(guest)) == cells
+
+
+def test_guest_without_cells_has_no_affinity():
+    guest = replace(required(), networks=NetworkMetadata(physnets=("foo",), tunneled=True))
+    assert placed(guest) == []
+
+
+def test_tunnels_without_cells_have_no_affinity():
+    where = host(THREE_CELLS, networks=NetworkPolicy())
+    assert cells_of(fit_guest(on(tunneled=True), where)) == [0]
+
+
+def test_refusal_names_network_and_cells_and_why_these_do_not_fit():
+    guest = on("foo", "other", cells=1, cpu_policy="dedicated")
+    where = host(THREE_CELLS, "0-5", networks=POLICY, usage=pinned_usage("2-3"))
+    assert sorted(map(str, fit_guest(guest, where).reasons)) == [
+        "NUMA affinity of physical network foo: 1 guest cells requested at cells 1, 0 available",
+        "PCPU: 1 CPUs requested at cell 1, 0 available",
+    ]
+
+
+def test_refusal_names_networks_that_one_cell_cannot_be_near_to():
+    answer = fit_guest(on("foo", tunneled=True), host(THREE_CELLS, networks=POLICY))
+    assert sorted(map(str, answer.reasons)) == [
+        "NUMA affinity of physical network foo: 1 guest cells requested at cells 1, 0 available",
+        "NUMA affinity of tunnelled networks: 1 guest cells requested at cells 2, 0 available",
+    ]
+
+
+def test_guest_is_near_to_its_networks_and_its_devices():
+    where = host(THREE_CELLS, networks=POLICY)
+    assert cells_of(fit_guest(on("bar"), where, devices=DevicesOn({2}, wanted=True))) == [2]
+    assert sorted(
+        cells_of(fit_guest(on("foo", cells=2), where, devices=DevicesOn({2}, wanted=True)))
+    ) == [1, 2]
+    refused = fit_guest(on("foo"), where, devices=DevicesOn({2}, wanted=True))
+    assert any("network foo" in str(reason) for reason in refused.reasons)
+
+
+@pytest.mark.parametrize(
+    ("policy", "mistake"),
+    [
+        (
+            NetworkPolicy(physnets={"foo": frozenset({0, 2})}),
+            "[neutron_physnet_foo] numa_nodes = 0,2: this host has no NUMA cells 2, its cells are"
+            " 0-1",
+        ),
+        (
+            NetworkPolicy(tunnels=frozenset({9})),
+            "[neutron_tunnel] numa_nodes = 9: this host has no NUMA cells 9, its cells are 0-1",
+        ),
+    ],
+)
+def test_cells_that_the_host_does_not_have_are_refused(policy, mistake):
+    with pytest.raises(ConfigError) as refused:
+        check_networks(policy, TWO_CELLS)
+    assert str(refused.value) == mistake
+
+
+def test_cells_of_the_host_are_accepted():
+    check_networks(POLICY, THREE_CELLS)
+    check_networks(NetworkPolicy(), replace(TWO_CELLS, cells=()))
