@@ -35,8 +35,8 @@ from rtagent.pci.assigned_resources import (
     resource_users,
 )
 from rtagent.pci.fit import FittedDevices
+from rtagent.pci.placement_reporting import provider_of_resource
 from rtagent.pci.resource_groups import ResourceGroup
-from rtagent.pci.resource_providers import provider_of_resource
 
 #: The maximum number of choices of parent devices to try.
 MAX_CHOICES = 64

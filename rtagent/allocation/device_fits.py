@@ -13,9 +13,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import resources_of
 from rtagent.pci.fit import DeviceFit
+from rtagent.pci.matching import DeviceShares
+from rtagent.pci.placement_reporting import device_providers
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.resource_providers import device_providers
-from rtagent.pci.shares import DeviceShares
 
 
 class Reusable(Value, frozen=True, kw_only=True):

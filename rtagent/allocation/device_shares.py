@@ -14,9 +14,9 @@ from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocations, ProviderMapping
 from rtagent.pci.candidates import suits
+from rtagent.pci.matching import DeviceShares
 from rtagent.pci.pools import device_classes
 from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest
-from rtagent.pci.shares import DeviceShares
 
 NOT_OURS = "the provider is not one of this node, or not one of these devices"
 NOT_THERE = "the provider does not have that class"

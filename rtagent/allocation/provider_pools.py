@@ -9,9 +9,12 @@ from rtagent.model.mem_encryption import MODELS, RESOURCE_CLASS, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.pci.mdev import VGPU
-from rtagent.pci.placement_reporting import provider_addresses, provider_classes
+from rtagent.pci.placement_reporting import (
+    provider_addresses,
+    provider_classes,
+    provider_of_resource,
+)
 from rtagent.pci.pmem import CLASS_PREFIX as PMEM_PREFIX
-from rtagent.pci.resource_providers import provider_of_resource
 
 #: The resource classes that every host has, on its root provider.
 HOST_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})

@@ -24,8 +24,8 @@ from rtagent.model.mem_encryption import provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocations, AttachRequest, BuildRequest
 from rtagent.pci.assigned_resources import ResourceRequest
+from rtagent.pci.matching import DeviceShares
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.shares import DeviceShares
 
 #: The claims, by kind, whose consumer may also have the source's part.
 _WITH_SOURCE = frozenset({LIVE_MIGRATION, EVACUATION})

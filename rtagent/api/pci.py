@@ -15,9 +15,9 @@ from rtagent.model.device import DEV_TYPES, NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import missing, resource_users
-from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED, STATES
+from rtagent.pci.device_users import ALLOCATED, AVAILABLE, CLAIMED, STATES
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.pci.resource_providers import provider_of_resource
+from rtagent.pci.placement_reporting import provider_of_resource
 from rtagent.pci.specs import tags_as_dict
 
 

@@ -11,7 +11,7 @@ from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty
 from rtagent.errors import NodeNotFound, PciDeviceNotFound
 from rtagent.model.device import DEV_TYPES
-from rtagent.pci.device_states import STATES
+from rtagent.pci.device_users import STATES
 
 _columns = partial(columns, default=OrEmpty, tags=KeyValues, others=Lines)
 _LIST = _columns(

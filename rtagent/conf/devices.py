@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, option, options
 from rtagent.pci.mdev import VGPU
 
 
@@ -28,42 +29,48 @@ it.
     )
 
 
+class MdevOptions(Group, frozen=True, kw_only=True):
+    """[mdev_<type>]."""
+
+    device_addresses: Sequence[str] = option(
+        cfg.ListOpt,
+        default=[],
+        mutable=True,
+        help="""
+The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
+device can have only one type.
+""",
+    )
+    mdev_class: str = option(
+        cfg.StrOpt,
+        default=VGPU,
+        mutable=True,
+        help="""
+The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
+letters, digits and underscores.
+""",
+    )
+    max_instances: int | None = option(
+        cfg.IntOpt,
+        mutable=True,
+        help="""
+The maximum number of devices of this type on one physical device; at least 1. Unset: as many as the
+physical device supports.
+""",
+    )
+
+
 def mdev_group(type_: str) -> str:
     """Return the name of the option group of a type of mediated devices."""
     return f"mdev_{type_}"
 
 
 def mdev_options(type_: str) -> list[cfg.Opt]:
-    """Return the options of that group."""
-    return [
-        cfg.ListOpt(
-            "device_addresses",
-            default=[],
-            mutable=True,
-            deprecated_group=f"vgpu_{type_}",
-            help="""
-The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
-device can have only one type.
-""",
-        ),
-        cfg.StrOpt(
-            "mdev_class",
-            default=VGPU,
-            mutable=True,
-            help="""
-The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
-letters, digits and underscores.
-""",
-        ),
-        cfg.IntOpt(
-            "max_instances",
-            mutable=True,
-            help="""
-The maximum number of devices of this type on one physical device; at least 1. Unset: as many as the
-physical device supports.
-""",
-        ),
-    ]
+    """Return the options of that group. The first one was in ``[vgpu_<type>]`` of Nova."""
+    addresses, *others = options(MdevOptions)
+    addresses = copy(addresses)
+    addresses.deprecated_opts = [cfg.DeprecatedOpt(addresses.name, group=f"vgpu_{type_}")]
+    return [addresses, *others]
 
 
 def mdev_types(conf: cfg.ConfigOpts) -> Sequence[str]:

@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent.conf.claims import Claims
 from rtagent.conf.compute import Compute
 from rtagent.conf.default import Default
-from rtagent.conf.devices import Devices
+from rtagent.conf.devices import Devices, MdevOptions
 from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.pci import Pci
 from rtagent.errors import ConfigError
@@ -23,13 +23,12 @@ from rtagent.model.base import Value
 from rtagent.model.device_spec import DeviceSpec
 from rtagent.model.node import Ratios
 from rtagent.model.observation import Problem
-from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy, Policy
-from rtagent.pci.aliases import parse_aliases
-from rtagent.pci.mdev import MdevSettings, enabled_types
+from rtagent.model.policy import EnabledMdevType, NetworkPolicy, NumaPolicy, PciPolicy, Policy
+from rtagent.pci.mdev import enabled_type, enabled_types
 from rtagent.pci.parsing import name_doubt
 from rtagent.pci.placement_reporting import check_no_devname
 from rtagent.pci.pmem import pmem_inventories
-from rtagent.pci.specs import parse_specs
+from rtagent.pci.specs import parse_aliases, parse_specs
 
 
 def make_policy(
@@ -91,7 +90,7 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
 
     pci: Pci
     devices: Devices
-    mdev: Mapping[str, MdevSettings]
+    mdev: Mapping[str, MdevOptions]
     libvirt: Libvirt
 
     def policy(self) -> PciPolicy:
@@ -113,7 +112,7 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
         """Return the settings that are valid but probably not intended. :raises ConfigError: as
         `policy`.
         """
-        _, problems = enabled_types(self.devices.enabled_mdev_types, self.mdev)
+        _, problems = self._mdev_types()
         return (*problems, *self._name_doubts())
 
     def _name_doubts(self) -> Iterator[Problem]:
@@ -131,9 +130,13 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
         return {
             "specs": self._specs,
             "aliases": lambda: parse_aliases(self.pci.alias),
-            "mdev_types": lambda: enabled_types(self.devices.enabled_mdev_types, self.mdev)[0],
+            "mdev_types": lambda: self._mdev_types()[0],
             "pmem": lambda: pmem_inventories(self.libvirt.pmem_namespaces),
         }
+
+    def _mdev_types(self) -> tuple[tuple[EnabledMdevType, ...], tuple[Problem, ...]]:
+        names = self.devices.enabled_mdev_types
+        return enabled_types(enabled_type(name, **asdict(self.mdev[name])) for name in names)
 
     def _specs(self) -> tuple[DeviceSpec, ...]:
         specs = parse_specs(self.pci.device_spec)

@@ -22,7 +22,7 @@ from rtagent.conf.compute import IMAGE_TYPE, Compute
 from rtagent.conf.conductor import ConductorSettings
 from rtagent.conf.database import Database, Events
 from rtagent.conf.default import Default
-from rtagent.conf.devices import Devices, mdev_group, mdev_options
+from rtagent.conf.devices import Devices, MdevOptions, mdev_group, mdev_options
 from rtagent.conf.filter_scheduler import FilterOptions, FilterScheduler, Metrics
 from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.neutron import (
@@ -50,7 +50,6 @@ from rtagent.model.policy import (
     ProviderFiles,
 )
 from rtagent.numa import host_cpus
-from rtagent.pci.mdev import MdevSettings
 
 RATIOS = ("cpu", "ram", "disk")
 
@@ -81,7 +80,7 @@ class Settings(Value, frozen=True, kw_only=True):
     rpc: Rpc
     scheduler: Scheduler
     upgrade_levels: UpgradeLevels
-    mdev: Mapping[str, MdevSettings]
+    mdev: Mapping[str, MdevOptions]
     physnets: Mapping[str, Sequence[int]]
     provider_files: ProviderFiles = ProviderFiles()
 
@@ -347,12 +346,12 @@ def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
 
 def _read_mdev(
     conf: cfg.ConfigOpts, types: Sequence[str], mistakes: Mistakes
-) -> dict[str, MdevSettings]:
+) -> dict[str, MdevOptions]:
     read = {}
     for type_ in types:
         group, declared = mdev_group(type_), mdev_options(type_)
         conf.register_opts(declared, group)
-        read[type_] = MdevSettings(**values(conf, group, declared, mistakes))
+        read[type_] = MdevOptions(**values(conf, group, declared, mistakes))
     return read
 
 

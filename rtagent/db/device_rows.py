@@ -22,9 +22,7 @@ from rtagent.model.device import DEV_TYPES, STANDARD, Device, PciDevice
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.device_states import DeviceState
-from rtagent.pci.device_users import DeviceAllocation
-from rtagent.pci.relations import with_related
+from rtagent.pci.device_users import DeviceAllocation, DeviceState, with_related
 
 _decode = msgspec.json.Decoder(PciDevice).decode
 

@@ -10,7 +10,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.provider_names import provider_uuid
-from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
+from rtagent.pci.placement_reporting import provider_of_device, provider_of_resource
 
 
 def claims_with_new_providers(state: NodeState, policy: Policy, now: datetime) -> tuple[Claim, ...]:

@@ -18,7 +18,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import device_allocations, whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.device_users import DeviceAllocation
-from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
+from rtagent.pci.placement_reporting import provider_of_device, provider_of_resource
 
 
 def unrecorded(state: NodeState, devices: Sequence[AssignedDevice]) -> tuple[PciDevice, ...]:

@@ -19,18 +19,23 @@ from rtagent.model.derived import derived
 from rtagent.model.device import PciDevice, PciDevices
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
-from rtagent.pci.device_states import (
+from rtagent.pci.device_users import (
     ALLOCATED,
     AVAILABLE,
     CLAIMED,
     UNAVAILABLE,
     UNCLAIMABLE,
+    DeviceAllocation,
     DeviceState,
     Unavailability,
     absence_reason,
+    group_by,
+    iommu_groups,
     own_unavailability,
+    physical_functions,
+    users_of,
+    with_related,
 )
-from rtagent.pci.device_users import DeviceAllocation, users_of
 from rtagent.pci.pools import (
     DeviceClass,
     Pool,
@@ -38,12 +43,6 @@ from rtagent.pci.pools import (
     device_classes,
     pool_of,
     pool_places,
-)
-from rtagent.pci.relations import (
-    group_by,
-    iommu_groups,
-    physical_functions,
-    with_related,
 )
 
 

@@ -15,10 +15,9 @@ from rtagent.model.derived import derived
 from rtagent.model.device import VF_TYPES, DeviceCriteria, PciDevice, PciDevices
 from rtagent.model.policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
-from rtagent.pci.matching import Eligible
+from rtagent.pci.matching import DeviceShares, Eligible
 from rtagent.pci.pools import DeviceClass, device_classes, last_first
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.shares import DeviceShares
 
 #: The affinity of a device to its guest, best first: on one of the guest's cells; on a cell of the
 #: same socket, or without a known NUMA node; elsewhere.

@@ -1,24 +1,149 @@
-"""Users of devices: the allocations, by what they are looked up by."""
+"""How devices are related, which owners use them, and the states that follow.
+
+A state is derived from the users of the device, of its physical function, of its virtual functions
+and of its IOMMU group. It is never stored as a fact, so it cannot be stale (LP1969496: virtual
+functions stayed unavailable after a crash).
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from immutables import Map
 
 from rtagent.model.base import Value
-from rtagent.model.device import PciDevices
-from rtagent.pci.relations import (
-    devices_by_iommu_group,
-    group_by,
-    iommu_groups,
-    physical_functions,
-    virtual_functions,
-)
+from rtagent.model.derived import derived
+from rtagent.model.device import VF_TYPES, PciDevice, PciDevices
 
 _K = TypeVar("_K")
+
+
+@derived
+def physical_functions(devices: PciDevices) -> Mapping[str, str]:
+    """Return the address of its physical function for each virtual function.
+
+    The physical function need not be recorded.
+    """
+    return {
+        address: recorded.device.parent_addr
+        for address, recorded in devices.items()
+        if recorded.device.dev_type in VF_TYPES and recorded.device.parent_addr is not None
+    }
+
+
+@derived
+def virtual_functions(devices: PciDevices) -> Mapping[str, list[str]]:
+    """Return the virtual functions of each physical function, in order."""
+    return group_by(physical_functions(devices), sorted(devices))
+
+
+@derived
+def iommu_groups(devices: PciDevices) -> Mapping[str, int]:
+    """Return the IOMMU group of each device that has one."""
+    return {
+        address: recorded.device.iommu_group
+        for address, recorded in devices.items()
+        if recorded.device.iommu_group is not None
+    }
+
+
+@derived
+def devices_by_iommu_group(devices: PciDevices) -> Mapping[int, list[str]]:
+    """Return the devices of each IOMMU group, in order."""
+    return group_by(iommu_groups(devices), sorted(devices))
+
+
+def with_related(devices: PciDevices, addresses: Collection[str]) -> set[str]:
+    """Return the recorded devices whose state may depend on these devices.
+
+    They are the devices themselves, their physical and virtual functions, and the devices of their
+    IOMMU groups.
+    """
+    parents, children = physical_functions(devices), virtual_functions(devices)
+    groups, grouped = iommu_groups(devices), devices_by_iommu_group(devices)
+    found = set(addresses)
+    for address in addresses:
+        if address in children:
+            found.update(children[address])
+        if address in parents:
+            found.add(parents[address])
+        if address in groups:
+            found.update(grouped[groups[address]])
+    return {address for address in found if address in devices}
+
+
+def group_by(keys: Mapping[str, _K], addresses: Iterable[str]) -> dict[_K, list[str]]:
+    """Group the addresses by their keys; addresses without a key are left out."""
+    grouped: dict[_K, list[str]] = {}
+    for address in addresses:
+        if address in keys:
+            grouped.setdefault(keys[address], []).append(address)
+    return grouped
+
+
+#: Free: any claim may use it.
+AVAILABLE: Final = "available"
+#: Used by a claim whose guest does not run yet.
+CLAIMED: Final = "claimed"
+#: Used by a claim whose guest runs, or by a domain without a claim.
+ALLOCATED: Final = "allocated"
+#: Not in use. The device has left the host or its specification. It stays recorded until the next
+#: refresh, or until its quarantine ends.
+REMOVED: Final = "removed"
+#: Free, but a related device is claimed.
+UNCLAIMABLE: Final = "unclaimable"
+#: Free, but a related device is allocated, or the device is quarantined.
+UNAVAILABLE: Final = "unavailable"
+
+STATES: Final = (AVAILABLE, CLAIMED, ALLOCATED, REMOVED, UNCLAIMABLE, UNAVAILABLE)
+
+
+class Unavailability(Value, frozen=True, kw_only=True):
+    """Why a free device is unavailable. :ivar state: one of `STATES`, never `AVAILABLE`."""
+
+    state: str
+    reason: str
+
+
+class DeviceState(Value, frozen=True, kw_only=True):
+    """A device with its state, for listings.
+
+    :ivar owner_id: the owner that uses the device, or None.
+    :ivar reason: the reason of the state, or "" if the state needs no explanation.
+    """
+
+    device: PciDevice
+    state: str
+    owner_id: str | None = None
+    reason: str = ""
+
+
+def own_unavailability(recorded: PciDevice) -> Unavailability | None:
+    """Return why the device itself is unavailable, regardless of related devices; None if it is
+    available.
+    """
+    reason = absence_reason(recorded)
+    if reason is not None:
+        return Unavailability(state=REMOVED, reason=reason)
+    if recorded.quarantine is not None:
+        return Unavailability(state=UNAVAILABLE, reason=recorded.quarantine)
+    return None
+
+
+def absence_reason(recorded: PciDevice) -> str | None:
+    """Return why a recorded device can no longer be assigned, or None.
+
+    A device that is in use keeps its user, and is shown with this reason.
+    """
+    if not recorded.present:
+        return "it has left the host"
+    if not recorded.listed:
+        return "no device_spec matches it any more"
+    return None
+
+
 _V = TypeVar("_V")
 
 _NONE = frozenset[str]()

@@ -18,10 +18,9 @@ from rtagent.model.device import AssignedDevice, PciDevice
 from rtagent.model.policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.candidates import GuestCells, candidates
-from rtagent.pci.matching import Eligible, function_choices, match
+from rtagent.pci.matching import DeviceShares, Eligible, function_choices, match
 from rtagent.pci.pools import DeviceClass, device_classes
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.shares import DeviceShares
 
 #: The maximum number of choices of physical functions to try.
 MAX_CHOICES = 2000

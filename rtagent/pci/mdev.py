@@ -8,13 +8,14 @@ device, which others created, has its own uuid in place of the index.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID, uuid5
+
+from msgspec.structs import replace
 
 from rtagent.errors import ConfigError
 from rtagent.model.address import BadAddress, parse_address
 from rtagent.model.assignment import ResourceInventory
-from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
 from rtagent.model.policy import EnabledMdevType
@@ -25,47 +26,50 @@ _CLASS_LENGTH = 255
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class MdevSettings(Value, frozen=True, kw_only=True):
-    """The options of one section ``[mdev_<type>]``.
+def enabled_type(
+    name: str,
+    device_addresses: Iterable[str] = (),
+    mdev_class: str = VGPU,
+    max_instances: int | None = None,
+) -> EnabledMdevType:
+    """Return an enabled type with the options of its section ``[mdev_<type>]``.
 
-    :ivar device_addresses: the devices on which the type is enabled; empty: every device, if it is
+    :param device_addresses: the devices on which the type is enabled; empty: every device, if it is
         the only type.
-    :ivar max_instances: per device; None: as many as the device supports.
+    :param max_instances: per device; None: as many as the device supports.
+    :raises ConfigError: a value breaks its rule.
     """
-
-    device_addresses: Sequence[str] = ()
-    mdev_class: str = VGPU
-    max_instances: int | None = None
+    group = f"mdev_{name}"
+    if max_instances is not None and max_instances < 1:
+        raise _error(group, "max_instances", max_instances, "must be at least 1")
+    return EnabledMdevType(
+        type=name,
+        addresses=frozenset(_parse_addresses(group, device_addresses)) or None,
+        resource_class=_parse_class(group, mdev_class),
+        max_instances=max_instances,
+    )
 
 
 def enabled_types(
-    types: Sequence[str], settings: Mapping[str, MdevSettings]
+    types: Iterable[EnabledMdevType],
 ) -> tuple[tuple[EnabledMdevType, ...], tuple[Problem, ...]]:
-    """Return the enabled types with their settings, and the problems found.
+    """Return those of the listed types that are in force, and the problems found.
 
     If there are several types, each needs the addresses of its devices. If one has none, only the
     first type is enabled, on every device that supports it (Nova's rule).
 
-    :param types: ``[devices] enabled_mdev_types``. :param settings: by type.
-    :raises ConfigError: a value breaks its rule, or two types are enabled on one device.
+    :param types: ``[devices] enabled_mdev_types``. A repetition counts once.
+    :raises ConfigError: two types are enabled on one device.
     """
-    enabled = tuple(
-        _enabled_type(name, settings.get(name, MdevSettings())) for name in dict.fromkeys(types)
-    )
+    enabled = tuple({type_.type: type_ for type_ in types}.values())
     _check_one_type_per_device(enabled)
-    without_addresses = [each.type for each in enabled if each.addresses is None]
+    without_addresses = [type_.type for type_ in enabled if type_.addresses is None]
     if len(enabled) < 2 or not without_addresses:
         return enabled, ()
     first = enabled[0]
     message = f"it has no device_addresses, so only {first.type} is enabled, on every device"
     problem = Problem(item=f"[mdev_{without_addresses[0]}]", message=message)
-    only = EnabledMdevType(
-        type=first.type,
-        addresses=None,
-        resource_class=first.resource_class,
-        max_instances=first.max_instances,
-    )
-    return (only,), (problem,)
+    return (replace(first, addresses=None),), (problem,)
 
 
 def mdev_inventories(
@@ -185,18 +189,6 @@ def _place(suffix: str) -> tuple[int, int, str]:
     return (0, int(suffix), "") if suffix.isdecimal() else (1, 0, suffix)
 
 
-def _enabled_type(name: str, settings: MdevSettings) -> EnabledMdevType:
-    group = f"mdev_{name}"
-    if settings.max_instances is not None and settings.max_instances < 1:
-        raise _error(group, "max_instances", settings.max_instances, "must be at least 1")
-    return EnabledMdevType(
-        type=name,
-        addresses=frozenset(_parse_addresses(group, settings.device_addresses)) or None,
-        resource_class=_parse_class(group, settings.mdev_class),
-        max_instances=settings.max_instances,
-    )
-
-
 def _parse_class(group: str, name: str) -> str:
     if not _CLASS.fullmatch(name) or len(name) > _CLASS_LENGTH:
         rule = f"must be {VGPU}, or CUSTOM_ and capitals, digits and underscores"
@@ -214,12 +206,12 @@ def _parse_addresses(group: str, addresses: Iterable[str]) -> Iterator[str]:
 
 def _check_one_type_per_device(types: Iterable[EnabledMdevType]) -> None:
     type_by_address: dict[str, str] = {}
-    for each in types:
-        for address in sorted(each.addresses or ()):
-            other = type_by_address.setdefault(address, each.type)
-            if other != each.type:
+    for enabled in types:
+        for address in sorted(enabled.addresses or ()):
+            other = type_by_address.setdefault(address, enabled.type)
+            if other != enabled.type:
                 rule = f"{other} is already enabled on that device"
-                raise _error(f"mdev_{each.type}", "device_addresses", address, rule)
+                raise _error(f"mdev_{enabled.type}", "device_addresses", address, rule)
 
 
 def _error(group: str, option: str, value: object, rule: str) -> ConfigError:

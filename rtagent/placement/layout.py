@@ -10,7 +10,7 @@ from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_uuid
 from rtagent.pci.assigned_resources import resource_users
-from rtagent.pci.resource_providers import provider_of_resource
+from rtagent.pci.placement_reporting import provider_of_resource
 from rtagent.placement.consumers import ConsumerRecord
 from rtagent.placement.provider import InventoryRecord, Tree
 

@@ -17,10 +17,10 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import EnabledMdevType
 from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci.assigned_resources import resource_users
-from rtagent.pci.device_states import absence_reason
+from rtagent.pci.device_users import absence_reason
 from rtagent.pci.mdev import adopted_identifier, mdev_uuid
+from rtagent.pci.placement_reporting import provider_of_resource
 from rtagent.pci.requests import FLAVOR_ALIAS, NEUTRON_PORT, device_requests
-from rtagent.pci.resource_providers import provider_of_resource
 
 
 def mediated(state: NodeState, layout: GuestLayout) -> Iterator[AssignedResource]:

@@ -13,7 +13,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.usage import assignment_usage
 from rtagent.pci.assigned_resources import missing
-from rtagent.pci.device_states import absence_reason
+from rtagent.pci.device_users import absence_reason
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.pmem import assigned_namespaces
 

@@ -9,7 +9,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.device_states import AVAILABLE
+from rtagent.pci.device_users import AVAILABLE
 from rtagent.state.compute_node import described, quantities
 
 #: The most pools of devices in a line.

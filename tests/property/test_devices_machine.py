@@ -29,9 +29,8 @@ from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import restore
 from rtagent.model.policy import EnabledMdevType, PciPolicy
 from rtagent.model.request import AttachRequest, Instance, InstanceUpdate, PciRequest
-from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.specs import parse_specs
+from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.state.compute_node import pci_device_pools
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, PciDevice, Tags
 from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import FittedDevices
+from rtagent.pci.matching import DeviceShares
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.shares import DeviceShares
 from tests.support.pci_hosts import device_fit
 
 SOCKETS = {0: frozenset({0}), 1: frozenset({0}), 2: frozenset({1})}

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from rtagent.model.device import PciDevice, PciDevices
 from rtagent.pci.allocations import DeviceAllocations
-from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
-from rtagent.pci.device_users import DeviceAllocation
+from rtagent.pci.device_users import ALLOCATED, AVAILABLE, CLAIMED, DeviceAllocation
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
 from rtagent.pci.specs import parse_specs

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.model.decision import Refused
 from rtagent.model.device import SRIOV_PF
-from rtagent.pci.aliases import parse_aliases
+from rtagent.pci.specs import parse_aliases
 from rtagent.state.compute_node import pci_device_pools
 from tests.support.device_states import (
     addresses,

@@ -15,7 +15,7 @@ import pytest
 from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.device_states import AVAILABLE
+from rtagent.pci.device_users import AVAILABLE
 from rtagent.reconcile.steps import Step
 from rtagent.state.compute_node import pci_device_pools
 from rtagent.testing.failing_store import FailingStore

@@ -21,7 +21,7 @@ from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.model.units import KIB_IN_MIB
-from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
+from rtagent.pci.device_users import ALLOCATED, AVAILABLE, CLAIMED
 
 #: Up to so many CPUs are drawn large, and up to so many at the usual size.
 FEW, USUAL = 16, 160

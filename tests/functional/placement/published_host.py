@@ -22,8 +22,7 @@ from rtagent.model.policy import (
     Policy,
 )
 from rtagent.model.request import Allocation, BuildRequest, Flavor, Instance, PciRequest
-from rtagent.pci.aliases import parse_aliases
-from rtagent.pci.specs import parse_specs
+from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement

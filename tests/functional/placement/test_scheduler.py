@@ -20,8 +20,7 @@ from rtagent.model.device import MdevType
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Instance
 from rtagent.model.server import RequestSpec
-from rtagent.pci.aliases import parse_aliases
-from rtagent.pci.specs import parse_specs
+from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost

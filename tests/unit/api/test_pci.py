@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rtagent.api import pci
 from rtagent.api.pci import Device
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
-from rtagent.pci.device_states import (
+from rtagent.pci.device_users import (
     ALLOCATED,
     AVAILABLE,
     CLAIMED,

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rtagent.model.device import VDPA, PciDevices
 from rtagent.pci.allocations import DeviceAllocations
-from rtagent.pci.device_states import (
+from rtagent.pci.device_users import (
     ALLOCATED,
     AVAILABLE,
     CLAIMED,

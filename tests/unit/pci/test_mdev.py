@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.errors import ConfigError
 from rtagent.model.device import MdevType
-from rtagent.pci.mdev import MdevSettings, enabled_types, mdev_inventories
+from rtagent.pci.mdev import enabled_type, enabled_types, mdev_inventories
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 
 TYPES = tuple(
@@ -14,8 +14,13 @@ TYPES = tuple(
 GPUS = [gpu(GPU_1, mdev_types=TYPES), gpu(GPU_0, mdev_types=TYPES), gpu("0000:09:00.0")]
 
 
-def inventories(types, settings=None, existing=(), used=()):
-    enabled, _ = enabled_types(types, settings or {})
+def types(*names, **options):
+    """Enabled types. :param options: of each of them."""
+    return [enabled_type(name, **options) for name in names]
+
+
+def inventories(listed, existing=(), used=()):
+    enabled, _ = enabled_types(listed)
     return [
         (each.provider, each.resource_class, each.identifiers)
         for each in mdev_inventories(enabled, GPUS, existing, used)
@@ -27,20 +32,17 @@ def ids(address, type_, number):
 
 
 def test_single_type_is_enabled_on_every_device_that_supports_it():
-    assert inventories(["nvidia-11"]) == [
+    assert inventories(types("nvidia-11")) == [
         (GPU_0, "VGPU", ids(GPU_0, "nvidia-11", 4)),
         (GPU_1, "VGPU", ids(GPU_1, "nvidia-11", 4)),
     ]
     assert inventories([]) == []
-    assert inventories(["nvidia-99"]) == []
+    assert inventories(types("nvidia-99")) == []
 
 
 def test_types_with_addresses_are_enabled_on_their_devices():
-    settings = {
-        "nvidia-11": MdevSettings(device_addresses=(GPU_0,), max_instances=3),
-        "nvidia-12": MdevSettings(device_addresses=(GPU_1,), mdev_class="CUSTOM_BIG"),
-    }
-    assert inventories(["nvidia-11", "nvidia-12"], settings) == [
+    small = enabled_type("nvidia-11", [GPU_0], max_instances=3)
+    assert inventories([small, enabled_type("nvidia-12", [GPU_1], "CUSTOM_BIG")]) == [
         (GPU_0, "VGPU", ids(GPU_0, "nvidia-11", 3)),
         (GPU_1, "CUSTOM_BIG", ids(GPU_1, "nvidia-12", 2)),
     ]
@@ -48,49 +50,48 @@ def test_types_with_addresses_are_enabled_on_their_devices():
 
 def test_existing_mdevs_add_to_the_inventory():
     existing = ids(GPU_0, "nvidia-11", 2)
-    assert inventories(["nvidia-11"], existing=existing)[0][2] == ids(GPU_0, "nvidia-11", 6)
+    assert inventories(types("nvidia-11"), existing)[0][2] == ids(GPU_0, "nvidia-11", 6)
 
 
 def test_used_and_existing_identifiers_count_within_the_capacity_of_the_device():
     """The device supports some mdevs fewer, because others have created them."""
     used, existing = f"{GPU_0}/nvidia-11/8", f"{GPU_0}/nvidia-11/7"
-    one = {"nvidia-11": MdevSettings(max_instances=1)}
-    two = {"nvidia-11": MdevSettings(max_instances=2)}
-    assert inventories(["nvidia-11"], existing=[existing], used=[used])[0][2] == (
+    one, two = (types("nvidia-11", max_instances=number) for number in (1, 2))
+    assert inventories(types("nvidia-11"), [existing], [used])[0][2] == (
         *ids(GPU_0, "nvidia-11", 3),
         existing,
         used,
     )
-    assert inventories(["nvidia-11"], two, [existing], [used])[0][2] == (existing, used)
-    assert inventories(["nvidia-11"], one, [existing], [used])[0][2] == (used,)
+    assert inventories(two, [existing], [used])[0][2] == (existing, used)
+    assert inventories(one, [existing], [used])[0][2] == (used,)
 
 
 def test_only_the_first_type_is_enabled_if_one_of_several_has_no_addresses():
-    settings = {"nvidia-12": MdevSettings(device_addresses=(GPU_1,))}
-    enabled, problems = enabled_types(["nvidia-11", "nvidia-12"], settings)
+    listed = [*types("nvidia-11"), enabled_type("nvidia-12", [GPU_1])]
+    enabled, problems = enabled_types(listed)
     assert [(each.type, each.addresses) for each in enabled] == [("nvidia-11", None)]
     assert [problem.item for problem in problems] == ["[mdev_nvidia-11]"]
 
 
 def test_repeated_type_counts_once():
-    enabled, problems = enabled_types(["nvidia-11", "nvidia-11"], {})
+    enabled, problems = enabled_types(types("nvidia-11", "nvidia-11"))
     assert [each.type for each in enabled] == ["nvidia-11"]
     assert problems == ()
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("options", "message"),
     [
-        ({"a": MdevSettings(mdev_class="GPU")}, r"\[mdev_a\] mdev_class = GPU: must be VGPU"),
-        ({"a": MdevSettings(mdev_class="CUSTOM_big")}, "must be VGPU, or CUSTOM_ and capitals"),
-        ({"a": MdevSettings(max_instances=0)}, "max_instances = 0: must be at least 1"),
-        ({"a": MdevSettings(device_addresses=("08:00",))}, "device_addresses = 08:00: must be"),
+        ({"mdev_class": "GPU"}, r"\[mdev_a\] mdev_class = GPU: must be VGPU"),
+        ({"mdev_class": "CUSTOM_big"}, "must be VGPU, or CUSTOM_ and capitals"),
+        ({"max_instances": 0}, "max_instances = 0: must be at least 1"),
+        ({"device_addresses": ["08:00"]}, "device_addresses = 08:00: must be"),
         (
-            {name: MdevSettings(device_addresses=(GPU_0,)) for name in "ab"},
+            {"device_addresses": [GPU_0]},
             r"\[mdev_b\] device_addresses = 0000:08:00.0: a is already enabled on that device",
         ),
     ],
 )
-def test_error_names_section_option_and_rule(settings, message):
+def test_error_names_section_option_and_rule(options, message):
     with pytest.raises(ConfigError, match=message):
-        enabled_types(["a", "b"], settings)
+        enabled_types(types("a", "b", **options))

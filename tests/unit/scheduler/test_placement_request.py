@@ -11,7 +11,7 @@ from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
 from rtagent.model.request import Flavor, PciRequest
 from rtagent.model.server import Destination, ImageRequest, RequestGroup, RequestSpec
-from rtagent.pci.aliases import parse_aliases
+from rtagent.pci.specs import parse_aliases
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.placement_request import candidates_query
