@@ -19,7 +19,7 @@ from rtagent.model.policy import ManageAllocations, ProviderFiles
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 from rtagent.service.trust import check_keys, effective_rules
-from rtagent.virt.monitors import loading as monitors
+from rtagent.virt import monitors
 
 TAKE_OVER = cfg.BoolOpt(
     "take-over",

@@ -11,8 +11,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.ports import Hypervisor
 from rtagent.service.context import Measured, NodeContext, Reloaded
 from rtagent.service.loop import Rest, every
-from rtagent.virt.monitors import loading
-from rtagent.virt.monitors.loading import Monitor
+from rtagent.virt import monitors
 
 #: Writes the metrics of a node and an epoch to the database; raises `StoreUnavailable`.
 Write = Callable[[str, int, Sequence[Metric]], None]
@@ -39,7 +38,7 @@ class Monitors:
         self._snapshot, self._write = snapshot, write
         self._reporter = context.reporter.named(__name__)
         self._names: Sequence[str] = ()
-        self._monitors: Mapping[str, Monitor] = {}
+        self._monitors: Mapping[str, monitors.Monitor] = {}
         self._missing: dict[str, frozenset[str]] = {}
         self._written: tuple[Metric, ...] | None = None
         self._next_announcement = -math.inf
@@ -54,7 +53,7 @@ class Monitors:
         """Measure, record and pass on. Without monitors, only remove what was recorded."""
         options = self._context.settings.current.default
         if options.compute_monitors != self._names:
-            self._monitors = loading.load(options.compute_monitors, self._hypervisor)
+            self._monitors = monitors.load(options.compute_monitors, self._hypervisor)
             self._names, self._missing = options.compute_monitors, {}
         self.metrics = tuple(
             metric
@@ -65,7 +64,7 @@ class Monitors:
         self._announce()
         return Rest() if recorded and not self._monitors else every(options.report_interval)
 
-    def _from(self, name: str, monitor: Monitor) -> tuple[Metric, ...]:
+    def _from(self, name: str, monitor: monitors.Monitor) -> tuple[Metric, ...]:
         try:
             metrics = monitor.measure(self._context.clock.now())
         except HypervisorUnavailable:  # the audit reports it

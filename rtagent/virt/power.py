@@ -25,44 +25,23 @@ def strategy(
     """
     files = CpuFiles(timeout)
     if name == "governor":
-        return Governor(sysfs, files, low, high)
-    return CpuState(sysfs, files)
+        return Strategy(sysfs, "cpufreq/scaling_governor", low, high, files)
+    return Strategy(sysfs, "online", "0", "1", files)
 
 
-class CpuState:
-    """A `CpuPower` that takes unused CPUs offline. CPU 0 stays online, as in Nova: Linux does not
-    take it offline.
+class Strategy:
+    """A `CpuPower`: it takes unused CPUs offline, or gives them a governor that saves power.
 
-    :param sysfs: ``/sys/devices/system/cpu``.
+    CPU 0 is not taken offline, as in Nova: Linux does not do that.
+
+    :param sysfs: ``/sys/devices/system/cpu``. :param file: the file of each CPU that is written.
+    :param low: its content for unused CPUs. :param high: its content for CPUs in use.
     """
 
-    switches_off = True
-
-    def __init__(self, sysfs: Path, files: CpuFiles) -> None:
-        self._sysfs, self._files = sysfs, files
-
-    def up(self, cpus: Iterable[int]) -> None:
-        self._set(cpus, "1")
-
-    def down(self, cpus: Iterable[int]) -> None:
-        self._set(cpus, "0")
-
-    def _set(self, cpus: Iterable[int], online: str) -> None:
-        switches = {cpu: self._sysfs / f"cpu{cpu}" / "online" for cpu in sorted(cpus) if cpu}
-        self._files.write(switches, online)
-
-
-class Governor:
-    """A `CpuPower` that gives unused CPUs a governor that saves power.
-
-    :param sysfs: ``/sys/devices/system/cpu``. :param low: and high: names of governors.
-    """
-
-    switches_off = False
-
-    def __init__(self, sysfs: Path, files: CpuFiles, low: str, high: str) -> None:
-        self._sysfs, self._files = sysfs, files
+    def __init__(self, sysfs: Path, file: str, low: str, high: str, files: CpuFiles) -> None:
+        self._sysfs, self._file, self._files = sysfs, file, files
         self._low, self._high = low, high
+        self.switches_off = file == "online"
 
     def up(self, cpus: Iterable[int]) -> None:
         self._set(cpus, self._high)
@@ -70,10 +49,10 @@ class Governor:
     def down(self, cpus: Iterable[int]) -> None:
         self._set(cpus, self._low)
 
-    def _set(self, cpus: Iterable[int], governor: str) -> None:
-        directories = {cpu: self._sysfs / f"cpu{cpu}" / "cpufreq" for cpu in sorted(cpus)}
-        files = {cpu: here / "scaling_governor" for cpu, here in directories.items()}
-        self._files.write(files, governor)
+    def _set(self, cpus: Iterable[int], content: str) -> None:
+        switched = sorted(cpu for cpu in cpus if cpu or not self.switches_off)
+        files = {cpu: self._sysfs / f"cpu{cpu}" / self._file for cpu in switched}
+        self._files.write(files, content)
 
 
 class CpuFiles:

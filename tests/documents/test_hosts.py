@@ -6,8 +6,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.device import Device
-from rtagent.virt.libvirt.capabilities import parse_capabilities
-from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.node_device_xml import (

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from rtagent.model.topology import Topology
 from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.capabilities import parse_capabilities
-from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future, wait
 from functools import partial
 
 import libvirt
@@ -97,12 +98,12 @@ class Migration:
             check()
             found.migrateToURI3(self._dest_uri, parameters, _FLAGS)
 
-        call = _LongCall(partial(connection.run_long, migrate))
-        if not call.wait(self._timeout):
+        call = _in_thread(partial(connection.run_long, migrate))
+        if not wait([call], self._timeout).done:
             self._abort(call, domain.uuid)
-        call.check()
+        call.result()
 
-    def _abort(self, call: _LongCall, server_uuid: str) -> None:
+    def _abort(self, call: Future[None], server_uuid: str) -> None:
         """Abort the migration until its call has returned.
 
         :raises HypervisorUnavailable: it does not return.
@@ -111,7 +112,7 @@ class Migration:
         while time.monotonic() < deadline:
             # It may not have begun, or it may just have ended.
             self._source.connection.run(lambda virt: _abort_job(virt, server_uuid))
-            if call.wait(_PAUSE):
+            if wait([call], _PAUSE).done:
                 return
         raise HypervisorUnavailable(f"{server_uuid}: the migration can neither end nor be aborted")
 
@@ -128,31 +129,19 @@ class Migration:
             time.sleep(_PAUSE)
 
 
-class _LongCall:
-    """A call on a thread of its own."""
+def _in_thread(function: Callable[[], None]) -> Future[None]:
+    """Call a function on a thread of its own, for which the end of the process does not wait."""
+    call = Future[None]()
 
-    def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-        threading.Thread(target=self._run, name="live-migration", daemon=True).start()
-
-    def wait(self, timeout: float) -> bool:
-        """Return whether the call ends in this time."""
-        return self._ended.wait(timeout)
-
-    def check(self) -> None:
-        """Raise the error of the call, if it has one."""
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._function()
+            function()
+            call.set_result(None)
         except BaseException as error:  # raised in the caller's thread
-            self._error = error
-        finally:
-            self._ended.set()
+            call.set_exception(error)
+
+    threading.Thread(target=run, name="live-migration", daemon=True).start()
+    return call
 
 
 def _document(virt: libvirt.virConnect, domain: GuestDomain) -> str:

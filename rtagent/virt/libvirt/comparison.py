@@ -15,10 +15,9 @@ from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
 from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, Mark
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.document import BadDocument, in_bytes, parse
 from rtagent.virt.libvirt.given_devices import assigns
 from rtagent.virt.libvirt.guest import Granted
-from rtagent.virt.libvirt.units import in_bytes
 
 #: Children of ``<domain>`` that are compared, in the order in which they are shown: the whole
 #: element, or these children of it.

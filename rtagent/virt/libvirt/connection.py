@@ -23,8 +23,7 @@ from rtagent.virt.libvirt.events import (
     subscribe_devices,
 )
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
-from rtagent.virt.libvirt.late_call import LateCall
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import LateCall, Workers
 
 #: Interval of keep-alive messages (seconds) and how many may stay unanswered: a frozen daemon is
 #: noticed, and calls that hang in it return, within three intervals.

@@ -1,15 +1,18 @@
-"""Safe parsing of libvirt's XML documents."""
+"""Safe parsing of libvirt's XML documents, of which a part may be unreadable."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from lxml import etree
 
 from rtagent.model.address import LIMITS, BadAddress, make_address
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
+from rtagent.model.domain_usage import HostResource
+from rtagent.model.units import LIBVIRT_UNITS
 
 # Do not resolve entities or fetch anything: a domain document may come from an untrusted caller.
 _parser = partial(etree.XMLParser, resolve_entities=False, no_network=True, remove_comments=True)
@@ -147,3 +150,54 @@ def pci_address(element: etree._Element, where: str) -> str:
 def enum(element: etree._Element, path: str) -> frozenset[str]:
     """Return the values of the ``<enum>`` at `path`; empty without one."""
     return frozenset(value.text or "" for value in element.iterfind(f"{path}/value"))
+
+
+def in_bytes(element: etree._Element, value: str | None, where: str) -> int:
+    """Convert `value` to bytes from the element's ``unit`` (default KiB).
+
+    :raises BadDocument: the value is not a number or too large, or the unit is unknown.
+    """
+    unit = element.get("unit", "KiB")
+    size = LIBVIRT_UNITS.get(unit.lower())
+    if size is None:
+        raise BadDocument(f"{where}: {unit!r} is not a unit of memory")
+    return integer(value, where, LARGEST // size) * size
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class Unread:
+    """Collects what cannot be read of one document, so that the rest of it still counts.
+
+    :ivar kinds: the host resources of the domain that are unknown for this reason.
+    :ivar problems: one text for each item, which names its element.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[HostResource] = set()
+        self.problems: list[str] = []
+
+    def each(
+        self, read: Callable[[_T], _R], items: Iterable[_T], *kinds: HostResource
+    ) -> Iterator[_R]:
+        """Yield what `read` returns for each item, without those that cannot be read.
+
+        :param kinds: what is unknown if an item cannot be read.
+        """
+        for item in items:
+            try:
+                yield read(item)
+            except BadDocument as error:
+                self.add(str(error), *kinds)
+
+    def add(self, problem: str, *kinds: HostResource) -> None:
+        """Note an item, and what is unknown because of it."""
+        self.kinds.update(kinds)
+        self.problems.append(problem)
+
+    def check(self) -> None:
+        """:raises BadDocument: an item could not be read; it names the first."""
+        if self.problems:
+            raise BadDocument(self.problems[0])

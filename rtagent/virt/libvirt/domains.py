@@ -14,15 +14,13 @@ from rtagent.model.base import Value
 from rtagent.model.domain_usage import EVERY_KIND, UNBOUND, Occupancy
 from rtagent.model.observation import Domain, Problem
 from rtagent.model.units import KIB_IN_MIB, round_up
-from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
-from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import BoundedCalls, LateCall, Workers
 
 #: Number of observations in which every domain is read again, a part of the domains at each one,
 #: because some changes emit no event.
@@ -152,8 +150,8 @@ class Domains:
     def _begin(self, session: Session) -> None:
         """Forget the results of an earlier session."""
         self._session, self._known = session, {}
-        self._reading = BoundedCalls(session, self._workers, "domain")
-        self._measuring = BoundedCalls(session, self._workers, "disks of domain")
+        self._reading = BoundedCalls(session.virt.getLibVersion, self._workers, "domain")
+        self._measuring = BoundedCalls(session.virt.getLibVersion, self._workers, "disks of domain")
 
     def _show_anew(self) -> None:
         """Show the domains anew that use something else on the host as it is now. Most do not: a

@@ -18,9 +18,8 @@ from lxml import etree
 from rtagent.model.address import LIMITS
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import HostResource
-from rtagent.virt.libvirt.document import BadDocument, pci_address, prefixed
+from rtagent.virt.libvirt.document import BadDocument, Unread, pci_address, prefixed
 from rtagent.virt.libvirt.host_facts import HostFacts
-from rtagent.virt.libvirt.unread import Unread
 
 #: Elements with a ``<source>`` of storage: a disk, the chain of images behind it, the destination
 #: of its copy, the data of an image, and the firmware's variables.

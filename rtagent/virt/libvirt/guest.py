@@ -25,7 +25,7 @@ from rtagent.virt.libvirt.guest_devices import (
     near,
     put_devices,
 )
-from rtagent.virt.libvirt.guest_memory import (
+from rtagent.virt.libvirt.guest_numa import (
     has_memory_devices,
     memory_elements,
     namespace_elements,

@@ -16,7 +16,7 @@ from rtagent.pci.requests import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.given_devices import element_devices, pci_sources
 from rtagent.virt.libvirt.guest_buses import Near
-from rtagent.virt.libvirt.guest_memory import replace_child
+from rtagent.virt.libvirt.guest_numa import replace_child
 
 _Form = tuple[str, str | None]
 #: Tag and type of the children of ``<devices>`` with PCI devices that are passed through: those for

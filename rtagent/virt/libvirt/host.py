@@ -21,18 +21,17 @@ from rtagent.virt.libvirt.capabilities import (
     HostCapabilities,
     feature_names,
     parse_capabilities,
+    parse_cells,
 )
-from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.connection import Session, optional
 from rtagent.virt.libvirt.document import parse, received
-from rtagent.virt.libvirt.driver_traits import Versions, driver_traits
 from rtagent.virt.libvirt.hostfile import (
     simulated_capabilities,
     simulated_features,
     simulated_hostname,
 )
 from rtagent.virt.libvirt.launch_security import encryption_capacities
-from rtagent.virt.libvirt.traits import domain_traits, host_traits
+from rtagent.virt.libvirt.traits import Versions, domain_traits, driver_traits, host_traits
 
 #: Machine types queried in addition to the default one, where the hypervisor has them: each
 #: supports different firmware and buses, and a guest may use any machine type.

@@ -14,19 +14,16 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
-from rtagent.virt.libvirt import cpu_use
-from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
-from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken, optional
+from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
-from rtagent.virt.libvirt.guest_reader import read_guest
+from rtagent.virt.libvirt.guest_layout import parse_layout, unreadable
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
-from rtagent.virt.libvirt.late_call import LateCall
-from rtagent.virt.libvirt.namespaces import Namespaces
 from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
-from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.storage import FileSystem, Namespaces, Probe, Storage, probe
+from rtagent.virt.libvirt.workers import LateCall, Workers
 
 
 def _ignore_event(word: str) -> None:
@@ -115,7 +112,7 @@ class LibvirtHypervisor:
         session = self._connection.session()
         with self._connection.using(session):
             try:
-                return self._workers.call(lambda: cpu_use.read(session))
+                return self._workers.call(lambda: read_cpu_use(session))
             except TimeoutError:
                 # Raises TimeoutError if libvirt as a whole hangs.
                 self._workers.call(session.virt.getLibVersion)
@@ -239,3 +236,53 @@ class LibvirtHypervisor:
 
     def _on_lost(self, word: str) -> None:
         self._on_event(word)
+
+
+def read_guest(
+    session: Session, workers: Workers, uuid: str, host: HostFacts
+) -> GuestLayout | None:
+    """Return the layout of a domain; None: there is no such domain.
+
+    :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+    """
+    try:
+        domain = workers.call(lambda: session.virt.lookupByUUIDString(uuid))
+        name, active = domain.name(), bool(workers.call(domain.isActive))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+    try:
+        document = workers.call(lambda: received(lambda: domain.XMLDesc(0)))
+    except BadDocument as error:
+        return unreadable(uuid, name, active, str(error))
+    except TimeoutError:
+        # Raises TimeoutError if libvirt as a whole hangs, not only this domain.
+        workers.call(session.virt.getLibVersion)
+        return unreadable(uuid, name, active, "libvirt does not return its document in time")
+    except libvirt.libvirtError as error:
+        if broken(session, error):
+            raise
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        return unreadable(uuid, name, active, str(error))
+    return parse_layout(document, uuid, name, active, host)
+
+
+#: The place of the frequency in MHz in the list of `virNodeGetInfo`.
+_FREQUENCY = 3
+
+
+def read_cpu_use(session: Session) -> CpuUse:
+    """Return what the driver reports of all CPUs together. Not every driver has the times, and not
+    every platform has a frequency.
+
+    :raises libvirt.libvirtError: the connection is broken.
+    """
+    times: dict[str, int] = {}
+    frequency = 0
+    with optional(session):
+        times = session.virt.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS)
+    with optional(session):
+        frequency = session.virt.getInfo()[_FREQUENCY]
+    return CpuUse(times=times, frequency=frequency or None)

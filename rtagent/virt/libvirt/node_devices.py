@@ -12,7 +12,6 @@ import libvirt
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.observation import Problem
-from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.node_device_xml import (
@@ -25,7 +24,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     parse_node_device,
     root_ports,
 )
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import BoundedCalls, Workers
 
 WHAT = "node devices"
 
@@ -147,7 +146,7 @@ class NodeDevices:
         self._session = session
         self.mark(*self._known)
         self._listing = NodeListing(session, self._workers)
-        self._reading = BoundedCalls(session, self._workers, "device")
+        self._reading = BoundedCalls(session.virt.getLibVersion, self._workers, "device")
 
     def _take_marks(self) -> set[str]:
         with self._lock:
@@ -246,7 +245,7 @@ class NodeListing:
 
     def __init__(self, session: Session, workers: Workers) -> None:
         self._session = session
-        self._calls = BoundedCalls(session, workers, WHAT)
+        self._calls = BoundedCalls(session.virt.getLibVersion, workers, WHAT)
         self._flags = _TYPES | _ACTIVE
 
     def look(self) -> dict[str, Listed] | Problem:

@@ -9,9 +9,8 @@ A simulated host is a host file and a capabilities document next to it. libvirt 
 """
 
 from rtagent.virt.libvirt.hostfile import host_uri
-from rtagent.virt.simulate.domain import domain_xml
 from rtagent.virt.simulate.file import edit, simulate
 from rtagent.virt.simulate.machine import Machine
-from rtagent.virt.simulate.world import SimulationError, World
+from rtagent.virt.simulate.world import SimulationError, World, domain_xml
 
 __all__ = ["Machine", "SimulationError", "World", "domain_xml", "edit", "host_uri", "simulate"]

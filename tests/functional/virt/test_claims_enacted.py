@@ -11,16 +11,13 @@ from rtagent.errors import InvalidFlavor
 from rtagent.model.assignment import Assignment
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import Granted
-from rtagent.model.domain_usage import Occupancy
 from rtagent.model.policy import NumaPolicy
 from rtagent.reconcile.drift import differences
-from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.guest import apply
-from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, host_uri, simulate
 from tests import servers
 from tests.support.guests import combinations
-from tests.support.hosts import NOON, call, host, request, uid
+from tests.support.hosts import NOON, call, host, request
 
 PINNED = {"cpu_policy": "dedicated"}
 BOTH = NumaPolicy(cpu_dedicated_set=frozenset({0, 1}))
@@ -34,19 +31,6 @@ SIMULATED = NumaPolicy(
 )
 
 
-def disk(path):
-    return FileSystem(total=100 * 1024**3, free=40 * 1024**3)
-
-
-@contextlib.contextmanager
-def hypervisor_at(uri):
-    hypervisor = LibvirtHypervisor(uri, "/instances", probe=disk)
-    try:
-        yield hypervisor
-    finally:
-        hypervisor.stop()
-
-
 @pytest.fixture
 def virsh(libvirtd):
     """A connection of the test's own."""
@@ -57,9 +41,8 @@ def virsh(libvirtd):
 
 
 @pytest.fixture
-def hypervisor(libvirtd, virsh):
-    with hypervisor_at(libvirtd.uri) as made:
-        yield made
+def hypervisor(connect, libvirtd, virsh):
+    return connect(libvirtd.uri)
 
 
 def grant(topology, policy, vcpus, memory_mb, specs):
@@ -135,25 +118,6 @@ def test_a_guest_that_is_repinned_is_seen_within_ten_observations(hypervisor, vi
     assert any(differences(claim, looks[-1]))
 
 
-def test_a_guest_without_the_claims_document_drifts(hypervisor, virsh):
-    claim = grant(hypervisor.observe().topology, SPLIT, 1, MEMORY_MB, PINNED)
-    virsh.createXML(real_domain(claim))
-    found = differences(claim, seen(hypervisor, claim.owner_id))
-    assert [(d.resource, d.claimed, d.observed) for d in found] == [("host CPU 1", 1, 0)]
-
-
-def test_cpus_of_a_foreign_guest_are_not_granted(hypervisor, virsh):
-    uuid = uid()
-    document = servers.domain_xml(uuid, uuid, 1, MEMORY_MB)
-    virsh.createXML(document.replace("<vcpu>", "<vcpu cpuset='1'>"))
-    occupancy = seen(hypervisor, uuid).occupancy
-    assert occupancy == Occupancy(pcpus=frozenset({1}), vcpus=(frozenset({1}),))
-
-    virsh.lookupByUUIDString(uuid).destroy()
-    virsh.defineXML(document.replace("<vcpu>", "<vcpu cpuset='1'>"))
-    assert seen(hypervisor, uuid).usage(NumaPolicy()).numa.pinned == {}
-
-
 def test_the_cells_of_this_machine(hypervisor):
     topology = hypervisor.observe().topology
     assert frozenset().union(*(cell.cpus for cell in topology.cells)) == topology.cpus
@@ -164,13 +128,13 @@ def test_the_cells_of_this_machine(hypervisor):
         assert cell.distances[cell.id] == 10
 
 
-def test_every_combination_of_policies_on_a_simulated_host(tmp_path):
+def test_every_combination_of_policies_on_a_simulated_host(connect, tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, MACHINE)
-    with hypervisor_at(host_uri(file)) as hypervisor:
-        granted = list(_all(hypervisor.observe().topology))
-        simulate(file, MACHINE, [_simulated(claim) for claim in granted])
-        there = hypervisor.observe()
+    hypervisor = connect(host_uri(file))
+    granted = list(_all(hypervisor.observe().topology))
+    simulate(file, MACHINE, [_simulated(claim) for claim in granted])
+    there = hypervisor.observe()
 
     assert there.problems == ()
     assert len(granted) > 200
@@ -183,17 +147,17 @@ def test_every_combination_of_policies_on_a_simulated_host(tmp_path):
         assert own <= domain_usage.occupancy.pcpus <= claim.numa_topology.allowed
 
 
-def test_a_simulated_guest_on_other_cells_drifts_in_cpus_and_pages(tmp_path):
+def test_a_simulated_guest_on_other_cells_drifts_in_cpus_and_pages(connect, tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, MACHINE)
-    with hypervisor_at(host_uri(file)) as hypervisor:
-        specs = {**PINNED, "mem_page_size": "2MB"}
-        claim = grant(hypervisor.observe().topology, SIMULATED, 2, 512, specs)
-        (cell,) = claim.numa_topology.cells
-        moved = replace(cell, id=1, cpu_pinning={0: 26, 1: 27})
-        elsewhere = Assignment(cells=(moved,), emulator_pcpus=frozenset({26, 27}))
-        simulate(file, MACHINE, [_simulated(replace(claim, numa_topology=elsewhere))])
-        found = differences(claim, seen(hypervisor, claim.owner_id))
+    hypervisor = connect(host_uri(file))
+    specs = {**PINNED, "mem_page_size": "2MB"}
+    claim = grant(hypervisor.observe().topology, SIMULATED, 2, 512, specs)
+    (cell,) = claim.numa_topology.cells
+    moved = replace(cell, id=1, cpu_pinning={0: 26, 1: 27})
+    elsewhere = Assignment(cells=(moved,), emulator_pcpus=frozenset({26, 27}))
+    simulate(file, MACHINE, [_simulated(replace(claim, numa_topology=elsewhere))])
+    found = differences(claim, seen(hypervisor, claim.owner_id))
 
     own = [f"host CPU {cpu}" for cpu in sorted(cell.cpu_pinning.values())]
     pages = "pages of 2048 KiB at cell"

@@ -11,7 +11,7 @@ from lxml import etree
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.guest import DomainDocument
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption
-from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.capabilities import parse_cells
 from rtagent.virt.libvirt.comparison import compare
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply

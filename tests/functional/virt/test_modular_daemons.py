@@ -7,8 +7,6 @@ RPC protocol: it answers the calls about node devices as virtqemud does for virt
 import libvirt
 import pytest
 
-from rtagent.virt.libvirt import LibvirtHypervisor
-from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.virt.watching import Recorder
 from tests.servers.libvirt_relay import LibvirtRelay, refusal
@@ -69,16 +67,11 @@ def recorder():
 
 
 @pytest.fixture
-def hypervisor(virtqemud, tmp_path, recorder):
+def hypervisor(connect, virtqemud, tmp_path, recorder):
     """A simulated host that libvirtd serves."""
     simulate(tmp_path / "host.xml", MACHINE)
     uri = f"test+unix://{tmp_path}/host.xml?socket={tmp_path}/sock"
-    whole = FileSystem(total=2**40, free=2**40)
-    hypervisor = LibvirtHypervisor(
-        uri, "/instances", call_timeout=30.0, reporter=recorder, probe=lambda _: whole
-    )
-    yield hypervisor
-    hypervisor.stop()
+    return connect(uri, call_timeout=30.0, reporter=recorder)
 
 
 def assert_unknown(seen):

@@ -159,12 +159,6 @@ def test_an_order_is_checked_while_nobody_else_can_change_the_host(enactor, host
     assert signature(hosts / "a.xml") == before
 
 
-def test_servers_of_one_name_fit_one_host(enactor, hosts):
-    for domain in (guest_domain(name="web"), guest_domain(name="web")):
-        enactor.define("a", domain)
-    assert len(domains(hosts)) == 2
-
-
 def test_domain_has_what_the_claim_assigns(enactor, hosts):
     domain = guest_domain(2, 3)
     enactor.define("a", domain)

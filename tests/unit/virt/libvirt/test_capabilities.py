@@ -1,8 +1,13 @@
 """Capabilities documents, as libvirt gives them."""
 
-import pytest
+from pathlib import Path
 
-from rtagent.virt.libvirt.capabilities import parse_capabilities
+import pytest
+from lxml import etree
+
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.topology import Cell
+from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
 from rtagent.virt.libvirt.document import BadDocument
 from tests.data import read
 
@@ -88,3 +93,236 @@ def test_cpu_with_a_number_that_cannot_be_used_is_left_out_and_another_part_is_r
         parse_capabilities(text)
 
     assert len(str(caught.value)) < 400
+
+
+DOCUMENTS = Path(__file__).parents[3] / "data" / "capabilities"
+SCHEMA = "/usr/share/libvirt/schemas/capability.rng"
+SMALL, LARGE, HUGE = 4, 2048, 1048576
+
+
+def cells(name):
+    return parse_cells((DOCUMENTS / f"{name}.xml").read_text())
+
+
+def cpus(name):
+    return [format_cpu_spec(cell.cpus) for cell in cells(name)]
+
+
+@pytest.mark.parametrize("path", sorted(DOCUMENTS.iterdir()), ids=lambda path: path.stem)
+def test_every_document_is_one_that_libvirt_could_have_written(path):
+    """It is what libvirt's own schema allows, and what it says of the host's cells adds up."""
+    root = etree.fromstring(path.read_text())
+    etree.RelaxNG(etree.parse(SCHEMA)).assertValid(root)
+    found = parse_cells(path.read_text())
+    assert len(found) == int(root.xpath("string(host/topology/cells/@num)"))
+    for cell in found:
+        assert frozenset().union(*cell.siblings) == cell.cpus
+        assert sum(len(core) for core in cell.siblings) == len(cell.cpus)
+        assert sum(size * count for size, count in cell.pages.items()) // 1024 <= cell.memory_mb
+        assert cell.distances[cell.id] == min(cell.distances.values()) == 10
+        assert cell.distances.keys() == {other.id for other in found}
+
+
+def test_one_socket_with_smt():
+    (cell,) = cells("one-socket")
+    assert cell.cpus == frozenset(range(8))
+    assert cell.siblings == tuple(frozenset({n, n + 4}) for n in range(4))
+    assert cell.memory_mb == 32739912 // 1024
+    assert cell.pages[LARGE] == 2048
+    assert HUGE not in cell.pages
+
+
+def test_one_socket_without_smt():
+    (cell,) = cells("one-socket-no-smt")
+    assert cell.siblings == tuple(frozenset({n}) for n in range(6))
+
+
+def test_two_sockets():
+    assert cpus("two-sockets") == ["0-15,32-47", "16-31,48-63"]
+    first, second = cells("two-sockets")
+    assert (first.sockets, second.sockets) == ({0}, {1})
+    assert (first.distances, second.distances) == ({0: 10, 1: 21}, {0: 21, 1: 10})
+    assert (first.pages[HUGE], second.pages[HUGE]) == (64, 96)
+
+
+def test_cpus_numbered_round_robin_over_sockets():
+    first, second = cells("two-sockets-no-smt")
+    assert first.cpus == frozenset(range(0, 24, 2))
+    assert second.cpus == frozenset(range(1, 24, 2))
+
+
+@pytest.mark.parametrize(("name", "per_socket"), [("sub-numa-4-cells", 2), ("sub-numa-8-cells", 4)])
+def test_sub_numa_clustering_puts_cells_into_one_socket(name, per_socket):
+    found = cells(name)
+    assert [cell.sockets for cell in found] == [
+        {number // per_socket} for number in range(2 * per_socket)
+    ]
+    near = {cell.distances[0] for cell in found[1:per_socket]}
+    far = {cell.distances[0] for cell in found[per_socket:]}
+    assert max(near) < min(far)
+
+
+def test_a_cell_without_memory():
+    first, second = cells("cell-without-memory")
+    assert first.memory_mb
+    assert second.memory_mb == 0
+    assert second.cpus
+    assert set(second.pages.values()) == {0}
+
+
+def test_cells_without_cpus():
+    _, _, third, fourth = cells("cells-without-cpus")
+    for cell in (third, fourth):
+        assert (cell.cpus, cell.siblings, cell.sockets) == (frozenset(), (), frozenset())
+        assert cell.memory_mb == 264241152 // 1024
+    assert (third.pages[LARGE], fourth.pages[HUGE]) == (8192, 128)
+
+
+def test_offline_cpus():
+    first, second = cells("offline-cpus")
+    assert (first.offline, second.offline) == ({3, 19}, {25, 28, 29, 30, 31})
+    assert frozenset({9}) in second.siblings
+    assert frozenset({8, 24}) in second.siblings
+    assert not first.offline & first.cpus
+    assert second.sockets == {1}
+
+
+def test_an_offline_cpu_reported_like_an_online_one():
+    cpus = f"<cpus>{CPU.format(4, '4')}{CPU.format(5, '5')}</cpus>"
+    (cell,) = parse_cells(document(f"<cell id='1'>{cpus}</cell>"), frozenset({0, 4}))
+    assert cell.siblings == (frozenset({4}),)
+    assert cell.offline == {5}
+
+
+def test_cells_of_aarch64():
+    (cell,) = cells("aarch64")
+    assert len(cell.cpus) == len(cell.siblings) == 80
+    assert cell.pages.keys() == {4, 64, 2048, 32768, 1048576}
+    assert min(cells("aarch64-64k-pages")[1].pages) == 64
+
+
+def test_a_host_without_cells():
+    assert parse_cells("<capabilities><host/></capabilities>") == ()
+
+
+def test_units_and_defaults():
+    (cell,) = parse_cells(
+        document(
+            "<cell id='0'><memory unit='MiB'>100</memory><pages size='4'>10</pages>"
+            "<pages unit='MiB' size='2'>1</pages></cell>"
+        )
+    )
+    assert (cell.memory_mb, cell.pages) == (100, {4: 10, 2048: 1})
+
+
+def test_offline_siblings_are_left_out():
+    cpus = f"<cpus>{CPU.format(0, '0-1,9')}<cpu id='1'/></cpus>"
+    (cell,) = parse_cells(document(f"<cell id='0'>{cpus}</cell>"))
+    assert cell.siblings == (frozenset({0}),)
+    assert cell.offline == {1}
+
+
+def test_memory_is_rounded_down():
+    (cell,) = parse_cells(document("<cell id='0'><memory unit='KiB'>2047</memory></cell>"))
+    assert cell.memory_mb == 1
+
+
+CPU = "<cpu id='{}' socket_id='0' core_id='0' siblings='{}'/>"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("<cell/>", "<cell id> is None"),
+        ("<cell id='x'/>", "<cell id> is 'x'"),
+        ("<cell id='3'><cpus><cpu id='a'/></cpus></cell>", "cell 3: <cpu id> is 'a'"),
+    ],
+)
+def test_cell_whose_numbers_cannot_be_read_is_set_aside(cell, message):
+    cells, (report,) = reported(f"{cell}<cell id='4'/>")
+    assert [cell.id for cell in cells] == [4]
+    assert message in report
+
+
+MEMORY = "<memory unit='MiB'>8</memory>"
+
+
+@pytest.mark.parametrize(
+    ("odd", "lost", "message"),
+    [
+        ("<memory>much</memory>", {"memory_mb": 0, "pages": {}}, "cell 3: <memory> is 'much'"),
+        ("<memory unit='ell'>1</memory>", {"memory_mb": 0, "pages": {}}, "'ell' is not a unit"),
+        (f"{MEMORY}<pages size='x'>1</pages>", {"memory_mb": 0, "pages": {}}, "<pages size>"),
+        (f"{MEMORY}<pages size='4'>x</pages>", {"memory_mb": 0, "pages": {}}, "<pages> is 'x'"),
+        (
+            f"{MEMORY}<distances><sibling id='3' value='near'/></distances>",
+            {"distances": {}, "memory_mb": 8},
+            "cell 3: <sibling value> is 'near'",
+        ),
+        (
+            f"{MEMORY}<cpus><cpu id='1' socket_id='x' siblings='1'/></cpus>",
+            {"sockets": frozenset(), "cpus": {1}, "memory_mb": 8},
+            "cell 3: <cpu socket_id> is 'x'",
+        ),
+    ],
+)
+def test_part_of_a_cell_that_cannot_be_read_is_set_aside(odd, lost, message):
+    (cell, other), (report,) = reported(f"<cell id='3'>{odd}</cell><cell id='4'>{MEMORY}</cell>")
+    assert {name: getattr(cell, name) for name in lost} == lost
+    assert (other.id, other.memory_mb) == (4, 8)
+    assert message in report
+
+
+def pairs(**odd):
+    """Return the CPUs of two cores, 0 with 2 and 1 with 3. :param odd: other lists, by `cpuN`."""
+    lists = {"cpu0": "0,2", "cpu1": "1,3", "cpu2": "0,2", "cpu3": "1,3", **odd}
+    return "".join(CPU.format(name[3:], siblings) for name, siblings in lists.items())
+
+
+def reported(text):
+    reports = []
+    return parse_cells(document(text), report=reports.append), reports
+
+
+@pytest.mark.parametrize(
+    ("odd", "siblings", "report"),
+    [
+        ({"cpu0": "x"}, ["0,2", "1,3"], "cell 3: <cpu siblings>: 'x'"),
+        ({"cpu0": "0-3"}, ["0,2", "1,3"], "<cpu siblings> of CPUs 0 contradict"),
+        ({"cpu0": "0", "cpu1": "1,3,7"}, ["0", "1,3", "2"], "<cpu siblings> of CPUs 2 contradict"),
+        ({"cpu0": "0-2", "cpu1": "0-1,3"}, ["0", "1", "2", "3"], "of CPUs 0-3 contradict"),
+    ],
+)
+def test_an_odd_list_of_siblings_is_set_aside(odd, siblings, report):
+    (cell,), reports = reported(f"<cell id='3'><cpus>{pairs(**odd)}</cpus></cell>")
+    assert cell.cpus == frozenset(range(4))
+    assert [format_cpu_spec(core) for core in cell.siblings] == siblings
+    assert len(reports) == 1
+    assert report in reports[0]
+
+
+def test_cpus_of_several_cells_are_in_the_first_one():
+    """With ``numa=fake=2``, Linux lists the CPUs of a node in each of its parts."""
+    part = f"<memory unit='MiB'>100</memory><cpus>{pairs()}<cpu id='4'/></cpus></cell>"
+    (first, second), reports = reported(f"<cell id='0'>{part}<cell id='1'>{part}")
+    assert first.cpus == frozenset(range(4))
+    assert second == Cell(id=1, cpus=frozenset(), memory_mb=100)
+    assert reports == ["cell 1: CPUs 0-4 are listed in another cell, too"]
+
+
+def test_the_rest_of_a_cell_that_shares_a_cpu_stays():
+    one, other = CPU.format(7, "7-8"), CPU.format(8, "7-8")
+    cells, reports = reported(
+        f"<cell id='0'><cpus>{one}</cpus></cell><cell id='1'><cpus>{one}{other}</cpus></cell>"
+    )
+    assert [cell.siblings for cell in cells] == [(frozenset({7}),), (frozenset({8}),)]
+    assert len(reports) == 1
+
+
+def test_a_cell_that_is_listed_again_is_set_aside():
+    (cell,), reports = reported("<cell id='0'><memory unit='MiB'>1</memory></cell><cell id='0'/>")
+    assert (cell.memory_mb, reports) == (1, ["cell 0 is listed twice"])
+
+
+def document(text):
+    return f"<capabilities><host><topology><cells>{text}</cells></topology></host></capabilities>"

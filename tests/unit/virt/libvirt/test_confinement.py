@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.topology import Cell
-from rtagent.virt.libvirt.confinement import NOWHERE
-from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.domain import NOWHERE, parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
 
 HOST = HostFacts(online=frozenset(range(8)))

@@ -4,8 +4,8 @@ import pytest
 
 from rtagent.errors import ConfigError
 from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.virt.monitors import check, load
 from rtagent.virt.monitors.cpu import VirtDriverMonitor
-from rtagent.virt.monitors.loading import check, load
 
 
 def test_monitors_are_loaded_in_the_order_of_their_names():

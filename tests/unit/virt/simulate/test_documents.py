@@ -4,8 +4,7 @@ import libvirt
 import pytest
 from lxml import etree
 
-from rtagent.virt.libvirt.capabilities import parse_capabilities
-from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
 from rtagent.virt.simulate import Machine
 from rtagent.virt.simulate.documents import capabilities_document, host_document
 
