@@ -293,9 +293,8 @@ def all_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
 
     Allocations of whole devices come first, and claims before domains, each ordered by owner.
     """
-    claims, domains = state.claims.values(), state.domain_usages.values()
-    yield from _whole_devices(claims, domains)
-    yield from _mdev_parents(claims, domains)
+    yield from whole_device_allocations(state)
+    yield from mdev_parent_allocations(state)
 
 
 def mdev_parent_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
@@ -311,52 +310,49 @@ def whole_device_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
 def _allocations_by(state: NodeState, owners: Collection[str]) -> Iterator[DeviceAllocation]:
     """Yield the allocations of these owners, in the order of `all_allocations`."""
     claims = [claim for owner in owners for claim in state.claims_of(owner)]
-    domains = [state.domain_usages[each] for each in owners if each in state.domain_usages]
+    domains = [state.domain_usages[owner] for owner in owners if owner in state.domain_usages]
     yield from _whole_devices(claims, domains)
     yield from _mdev_parents(claims, domains)
-
-
-def _mdev_parents(
-    claims: Iterable[Claim], domains: Iterable[DomainUsage]
-) -> Iterator[DeviceAllocation]:
-    for claim in _by_owner(claim for claim in claims if claim.resources):
-        for resource in claim.resources:
-            if resource.parent_addr:
-                yield _allocation_of_claim(claim, resource.parent_addr)
-    for usage in _by_uuid(each for each in domains if each.occupancy.mdev_parents):
-        yield from _allocations_of_domain(usage, usage.occupancy.mdev_parents)
 
 
 def _whole_devices(
     claims: Iterable[Claim], domains: Iterable[DomainUsage]
 ) -> Iterator[DeviceAllocation]:
-    for claim in _by_owner(claim for claim in claims if claim.pci):
-        for device in claim.pci:
-            yield _allocation_of_claim(claim, device.address)
-    for usage in _by_uuid(each for each in domains if each.occupancy.devices):
-        yield from _allocations_of_domain(usage, usage.occupancy.devices)
-
-
-def _allocation_of_claim(claim: Claim, address: str) -> DeviceAllocation:
-    return DeviceAllocation(
-        address=address, owner_id=claim.owner_id, allocated=claim.state not in LEASED_STATES
+    return _allocations(
+        [(claim, [device.address for device in claim.pci]) for claim in claims if claim.pci],
+        [(domain, domain.occupancy.devices) for domain in domains if domain.occupancy.devices],
     )
 
 
-def _allocations_of_domain(
-    domain: DomainUsage, addresses: Iterable[str]
+def _mdev_parents(
+    claims: Iterable[Claim], domains: Iterable[DomainUsage]
 ) -> Iterator[DeviceAllocation]:
-    """Yield the allocations of a domain. A domain that does not run uses nothing."""
-    for address in sorted(addresses) if domain.active else ():
-        yield DeviceAllocation(address=address, owner_id=domain.domain_uuid, allocated=True)
+    return _allocations(
+        [
+            (claim, [unit.parent_addr for unit in claim.resources if unit.parent_addr])
+            for claim in claims
+            if claim.resources
+        ],
+        [
+            (domain, domain.occupancy.mdev_parents)
+            for domain in domains
+            if domain.occupancy.mdev_parents
+        ],
+    )
 
 
-def _by_owner(claims: Iterable[Claim]) -> list[Claim]:
-    return sorted(claims, key=lambda claim: claim.owner_id)
-
-
-def _by_uuid(domains: Iterable[DomainUsage]) -> list[DomainUsage]:
-    return sorted(domains, key=lambda domain: domain.domain_uuid)
+def _allocations(
+    claims: Iterable[tuple[Claim, Iterable[str]]],
+    domains: Iterable[tuple[DomainUsage, Iterable[str]]],
+) -> Iterator[DeviceAllocation]:
+    """Yield the allocations of these addresses. A domain that does not run uses nothing."""
+    for claim, addresses in sorted(claims, key=lambda held: held[0].owner_id):
+        allocated = claim.state not in LEASED_STATES
+        for address in addresses:
+            yield DeviceAllocation(address=address, owner_id=claim.owner_id, allocated=allocated)
+    for domain, used in sorted(domains, key=lambda held: held[0].domain_uuid):
+        for address in sorted(used) if domain.active else ():
+            yield DeviceAllocation(address=address, owner_id=domain.domain_uuid, allocated=True)
 
 
 def _most_lasting(allocations: Iterable[DeviceAllocation]) -> DeviceAllocation | None:

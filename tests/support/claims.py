@@ -11,7 +11,7 @@ from rtagent.model.assignment import AssignedResource, Assignment, CellAssignmen
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.guest import AdoptRequest, GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Flavor, Instance, InstanceFacts
@@ -174,7 +174,10 @@ def layout(
 ) -> GuestLayout:
     """Return the layout of a domain with this document."""
     host = HostFacts(online=online, **names)
-    return parse_layout(document, uuid, f"n-{uuid[-4:]}", active, host)
+    usage = DomainUsage(
+        domain_uuid=uuid, name=f"n-{uuid[-4:]}", active=active, vcpus=0, memory_mb=0
+    )
+    return parse_layout(document, usage, host)
 
 
 def with_orphans(state: NodeState, *layouts: GuestLayout) -> NodeState:

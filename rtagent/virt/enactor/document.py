@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.guest import GuestDomain
 from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.document import E, parse
 from rtagent.virt.libvirt.given_devices import given_devices
 
 #: The machine type without an image property ``hw_machine_type``, where QEMU has it: only on it
@@ -61,14 +60,13 @@ def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._E
     machine = properties.get("hw_machine_type", _MACHINES.get(architecture))
     if machine is not None:
         type_.set("machine", machine)
-    root: etree._Element = E.domain(
+    return E.domain(
         E.os(type_),
         E.features(E.acpi()),
         E.on_poweroff("destroy"),
         E.devices(),
         type=virt_type,
     )
-    return root
 
 
 def _identify(root: etree._Element, domain: GuestDomain) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 import libvirt
@@ -117,7 +117,7 @@ def own(
     """Return the domain of a server; None: there is none. :raises NotOfClaim:"""
     domain = lookup(virt, server_uuid)
     if domain is not None:
-        with _unless_gone(domain):
+        with _unless(lambda: _is_gone(domain)):
             check_claim(_claim(domain), claims)
     return domain
 
@@ -135,13 +135,17 @@ def _claim(domain: libvirt.virDomain) -> str | None:
 
 
 @contextlib.contextmanager
-def _unless_gone(domain: libvirt.virDomain) -> Iterator[None]:
-    """Ignore the errors of calls for a domain that has gone meanwhile."""
+def _unless(achieved: Callable[[], object]) -> Iterator[None]:
+    """Ignore an error of libvirt if the call was not needed any more."""
     try:
         yield
     except libvirt.libvirtError:
-        if lookup(domain.connect(), domain.UUIDString()) is not None:
+        if not achieved():
             raise
+
+
+def _is_gone(domain: libvirt.virDomain) -> bool:
+    return lookup(domain.connect(), domain.UUIDString()) is None
 
 
 def _is_active(domain: libvirt.virDomain | None) -> bool:
@@ -168,34 +172,25 @@ def _start(
     if domain is None:
         raise Refused("it is not defined")
     check()
-    try:
+    # An earlier call, whose answer was lost, may have started it.
+    with _unless(domain.isActive):
         domain.create()
-    except libvirt.libvirtError:
-        # An earlier call, whose answer was lost, may have started it.
-        if not domain.isActive():
-            raise
 
 
 def _shut_down(domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is None:
         return
     check()
-    try:
+    with _unless(lambda: not domain.isActive() or domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING):
         domain.shutdown()
-    except libvirt.libvirtError:
-        if domain.isActive() and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
-            raise
 
 
 def _destroy(domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is None or not _is_active(domain):
         return
     check()
-    try:
+    with _unless(lambda: not _is_active(domain)):
         domain.destroy()
-    except libvirt.libvirtError:
-        if _is_active(domain):
-            raise
 
 
 def _undefine(domain: libvirt.virDomain | None, check: Check) -> None:
@@ -206,7 +201,7 @@ def _undefine(domain: libvirt.virDomain | None, check: Check) -> None:
             | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
         )
         check()
-        with _unless_gone(domain):
+        with _unless(lambda: _is_gone(domain)):
             domain.undefineFlags(flags)
 
 

@@ -267,6 +267,3 @@ def optional(session: Session) -> Iterator[None]:
     except libvirt.libvirtError as error:
         if broken(session, error):
             raise
-
-
-__all__ = ["Callbacks", "Connection", "Session", "broken", "optional"]

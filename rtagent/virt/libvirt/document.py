@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lxml import etree
+from lxml.builder import E as maker
 
 from rtagent.model.address import LIMITS, BadAddress, make_address
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
@@ -29,6 +30,17 @@ _MAX_MESSAGE = 300
 #: A number with a prefix, as C's strtoul reads it: hexadecimal, octal or decimal. libvirt reads the
 #: attributes of PCI addresses so.
 _PREFIXED = re.compile(r"\s*\+?(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{0,21})|([1-9][0-9]{0,18}))")
+
+
+class Builder(Protocol):
+    """Makes elements: ``E.memory("64", unit="MiB")``, and ``E("class", child)``."""
+
+    def __getattr__(self, tag: str) -> Callable[..., etree._Element]: ...
+
+    def __call__(self, tag: str, *content: Any, **attributes: str) -> etree._Element: ...
+
+
+E: Builder = maker
 
 
 class BadDocument(Exception):

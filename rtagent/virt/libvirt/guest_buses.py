@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.assignment import Assignment
-from rtagent.virt.libvirt.document import integer, prefixed
+from rtagent.virt.libvirt.document import E, integer, prefixed
 
 #: Prefix of the aliases of our controllers; libvirt keeps aliases that begin with ``ua-``.
 ALIAS = "ua-rtagent-"
@@ -126,12 +125,10 @@ def _supports_buses(domain: etree._Element) -> bool:
 
 def _controller(name: str, index: int, model: str, inner: etree._Element) -> etree._Element:
     alias = E.alias(name=ALIAS + name)
-    element: etree._Element = E.controller(alias, inner, type="pci", index=str(index), model=model)
-    return element
+    return E.controller(alias, inner, type="pci", index=str(index), model=model)
 
 
 def _address(bus: int, slot: int) -> etree._Element:
-    element: etree._Element = E.address(
+    return E.address(
         type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot=f"0x{slot:02x}", function="0x0"
     )
-    return element

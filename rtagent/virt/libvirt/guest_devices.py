@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.address import LIMITS, parse_address
 from rtagent.model.assignment import AssignedResource
@@ -13,7 +12,7 @@ from rtagent.model.claim import Replacement
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.requests import NEUTRON_PORT
-from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.document import BadDocument, E
 from rtagent.virt.libvirt.given_devices import element_devices, pci_sources
 from rtagent.virt.libvirt.guest_buses import Near
 from rtagent.virt.libvirt.guest_numa import replace_child
@@ -57,12 +56,11 @@ def mdev_document(node_uuid: str, unit: AssignedResource) -> etree._Element:
     uuid = mdev_uuid(node_uuid, unit.identifier)
     address, type_, _ = unit.identifier.split("/")
     parent = "pci_" + "_".join(parse_address(address))
-    document: etree._Element = E.device(
+    return E.device(
         E.name(f"mdev_{uuid.replace('-', '_')}_" + "_".join(parse_address(address))),
         E.parent(parent),
         E.capability(E.type(id=type_), E.uuid(uuid), type="mdev"),
     )
-    return document
 
 
 def move_devices(
@@ -182,18 +180,14 @@ def _renew(element: etree._Element, new: etree._Element) -> None:
 
 
 def _element(device: AssignedDevice) -> etree._Element:
-    element: etree._Element
     if device.dev_type == VDPA and device.vdpa_dev is not None:
-        element = E.interface(E.source(dev=device.vdpa_dev), type="vdpa")
-        return element
-    managed = "yes" if device.managed else "no"
+        return E.interface(E.source(dev=device.vdpa_dev), type="vdpa")
+    managed, address = "yes" if device.managed else "no", dict(_attributes(device.address))
     if device.dev_type == SRIOV_VF and device.source == NEUTRON_PORT:
-        address = E.address(type="pci", **dict(_attributes(device.address)))
-        element = E.interface(E.source(address), type="hostdev", managed=managed)
-        return element
-    address = E.address(**dict(_attributes(device.address)))
-    element = E.hostdev(E.source(address), mode="subsystem", type="pci", managed=managed)
-    return element
+        source = E.source(E.address(type="pci", **address))
+        return E.interface(source, type="hostdev", managed=managed)
+    source = E.source(E.address(**address))
+    return E.hostdev(source, mode="subsystem", type="pci", managed=managed)
 
 
 def _attributes(address: str) -> Iterator[tuple[str, str]]:

@@ -102,31 +102,23 @@ def _children(parent: etree._Element | None, name: str) -> Iterator[etree._Eleme
                 yield each
 
 
-def unreadable(uuid: str, name: str, active: bool, problem: str) -> GuestLayout:
-    """Return the layout of a domain whose document cannot be read."""
-    usage = DomainUsage(domain_uuid=uuid, name=name, active=active, vcpus=0, memory_mb=0)
-    return GuestLayout(usage=usage, problem=problem)
+def parse_layout(document: str, usage: DomainUsage, host: HostFacts) -> GuestLayout:
+    """Return the layout of a domain. A document that is invalid makes one with a `problem`.
 
-
-def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostFacts) -> GuestLayout:
-    """Return the layout of a domain. A document that is invalid makes one with a `problem`."""
+    :param usage: what is known of the domain without its document.
+    """
     facts = parse_domain(document)
     if facts.problems:
         problem = f"it is unknown what it uses: {facts.problems[0]}"
-        return unreadable(uuid, name, active, problem)
+        return GuestLayout(usage=usage, problem=problem)
     try:
-        return _layout(parse(document), facts, uuid, name, active, host)
+        return _layout(parse(document), facts, usage, host)
     except BadDocument as error:
-        return unreadable(uuid, name, active, str(error))
+        return GuestLayout(usage=usage, problem=str(error))
 
 
 def _layout(
-    domain: etree._Element,
-    facts: DomainFacts,
-    uuid: str,
-    name: str,
-    active: bool,
-    host: HostFacts,
+    domain: etree._Element, facts: DomainFacts, usage: DomainUsage, host: HostFacts
 ) -> GuestLayout:
     assert facts.vcpus is not None and facts.memory_mb is not None, "there is no problem"
     unread = Unread()
@@ -137,10 +129,8 @@ def _layout(
     parents = frozenset(mdev.parent_addr for mdev in mdevs.values())
     realtime, priority = _realtime(domain)
     return GuestLayout(
-        usage=DomainUsage(
-            domain_uuid=uuid,
-            name=name,
-            active=active,
+        usage=replace(
+            usage,
             vcpus=facts.vcpus,
             memory_mb=facts.memory_mb,
             occupancy=replace(occupancy, mdev_parents=parents),

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment, PmemNamespace
 from rtagent.model.cpuset import MAX_CPU, format_cpu_spec
 from rtagent.model.units import KIB_IN_MIB
-from rtagent.virt.libvirt.document import integer
+from rtagent.virt.libvirt.document import E, integer
 from rtagent.virt.libvirt.given_devices import assigns
 
 #: The settings for memory in a file.
@@ -25,7 +24,7 @@ FILE = tuple(f"memoryBacking/{tag}" for tag in ("source", "access", "allocation"
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
     """Build ``<vcpu>``. Its ``cpuset`` applies to every thread without pinning: the emulator, I/O
     threads, and the vCPUs of a guest without cells. It has none if vCPUs of a cell run anywhere."""
-    element: etree._Element = E.vcpu(str(vcpus), placement="static")
+    element = E.vcpu(str(vcpus), placement="static")
     cpuset = assignment.emulator_pcpus if assignment.cells else assignment.shared_pcpus
     if cpuset and all(cell.pcpus_of(number) for number, cell in _vcpus(assignment)):
         element.set("cpuset", format_cpu_spec(cpuset))
@@ -103,7 +102,7 @@ def _vcpus(assignment: Assignment) -> Iterator[tuple[int, CellAssignment]]:
 
 
 def _cell(number: int, cell: CellAssignment) -> etree._Element:
-    element: etree._Element = E.cell(id=str(number))
+    element = E.cell(id=str(number))
     if cell.vcpus:
         element.set("cpus", format_cpu_spec(cell.vcpus))
     element.set("memory", str(cell.memory))
@@ -115,8 +114,7 @@ def _cell(number: int, cell: CellAssignment) -> etree._Element:
 
 
 def _page(size_kb: int, cells: Iterable[int]) -> etree._Element:
-    element: etree._Element = E.page(size=str(size_kb), unit="KiB", nodeset=format_cpu_spec(cells))
-    return element
+    return E.page(size=str(size_kb), unit="KiB", nodeset=format_cpu_spec(cells))
 
 
 #: KiB of a namespace in which the guest keeps its own labels, as in Nova.
@@ -143,7 +141,7 @@ def memory_elements(
     :param memory_mb: the flavor's memory.
     """
     total = str(memory_mb * KIB_IN_MIB + sum(each.size_kb for each in assigned))
-    memory: etree._Element = E.memory(total, unit="KiB")
+    memory = E.memory(total, unit="KiB")
     if not assigned:
         return (memory,)
     return (E.maxMemory(total, unit="KiB", slots=str(len(assigned))), memory)
@@ -153,8 +151,7 @@ def only_cell(vcpus: int, memory_mb: int) -> etree._Element:
     """Return ``<numa>`` for a guest without cells: one with all of its vCPUs and memory."""
     cpus = f"0-{vcpus - 1}" if vcpus > 1 else "0"
     cell = E.cell(id=_CELL, cpus=cpus, memory=str(memory_mb), unit="MiB")
-    element: etree._Element = E.numa(cell)
-    return element
+    return E.numa(cell)
 
 
 def has_memory_devices(domain: etree._Element) -> bool:
@@ -197,7 +194,7 @@ def replace_child(parent: etree._Element, tag: str, new: etree._Element | None) 
 
 
 def _element(namespace: PmemNamespace) -> etree._Element:
-    element: etree._Element = E.memory(
+    return E.memory(
         E.source(
             E.path(namespace.path),
             E.alignsize(str(namespace.align_kb), unit="KiB"),
@@ -211,4 +208,3 @@ def _element(namespace: PmemNamespace) -> etree._Element:
         model="nvdimm",
         access="shared",
     )
-    return element

@@ -31,7 +31,7 @@ from rtagent.virt.libvirt.hostfile import (
     simulated_hostname,
 )
 from rtagent.virt.libvirt.launch_security import encryption_capacities
-from rtagent.virt.libvirt.traits import Versions, domain_traits, driver_traits, host_traits
+from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
 
 #: Machine types queried in addition to the default one, where the hypervisor has them: each
 #: supports different firmware and buses, and a guest may use any machine type.
@@ -158,9 +158,8 @@ def _traits(
     session: Session, capabilities: HostCapabilities, guests: Sequence[etree._Element]
 ) -> Iterator[str]:
     virt = session.virt
-    versions = Versions(libvirt=virt.getLibVersion(), hypervisor=virt.getVersion())
     arches = {arch for arch, _, _ in capabilities.guests}
-    yield from driver_traits(virt.getType(), versions, arches)
+    yield from driver_traits(virt.getType(), virt.getLibVersion(), virt.getVersion(), arches)
     yield from host_traits(capabilities, _all_features(session, capabilities))
     for document in guests:
         yield from domain_traits(document)

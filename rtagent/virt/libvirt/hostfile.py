@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 import libvirt
 from lxml import etree
 
-from rtagent.virt.libvirt.document import MAX_TEXT, BadDocument, parse
+from rtagent.virt.libvirt.document import MAX_TEXT, BadDocument, E, parse
 from rtagent.virt.libvirt.events import silence
 
 #: The processing instruction in the capabilities document that names the host.
@@ -76,9 +76,8 @@ def simulated_hostname(capabilities: str | bytes) -> str | None:
 
     :raises BadDocument: the name is longer than `MAX_TEXT`.
     """
-    siblings = parse(capabilities).itersiblings(preceding=True)
-    instructions = (each for each in siblings if isinstance(each, etree._ProcessingInstruction))
-    name = next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
+    instruction = _instruction(capabilities, HOST_INSTRUCTION)
+    name = None if instruction is None else instruction.get("name")
     if name is not None and len(name) > MAX_TEXT:
         raise BadDocument(f"the name of the host has more than {MAX_TEXT} characters")
     return name
@@ -91,7 +90,10 @@ def simulated_namespaces(file: Path) -> str:
     :raises BadDocument: the document is invalid.
     """
     capabilities = simulated_capabilities(file)
-    return "" if capabilities is None else _instruction(capabilities, NAMESPACES_INSTRUCTION)
+    if capabilities is None:
+        return ""
+    listed = _instruction(capabilities, NAMESPACES_INSTRUCTION)
+    return "" if listed is None else listed.text or ""
 
 
 def simulated_features(capabilities: str | bytes) -> etree._Element:
@@ -100,13 +102,16 @@ def simulated_features(capabilities: str | bytes) -> etree._Element:
 
     :raises BadDocument: the document is invalid.
     """
-    return parse(_instruction(capabilities, FEATURES_INSTRUCTION) or "<features/>")
+    features = _instruction(capabilities, FEATURES_INSTRUCTION)
+    return E.features() if features is None else parse(features.text or "")
 
 
-def _instruction(capabilities: str | bytes, target: str) -> str:
-    siblings = parse(capabilities).itersiblings(preceding=True)
-    instructions = (each for each in siblings if isinstance(each, etree._ProcessingInstruction))
-    return next((each.text or "" for each in instructions if each.target == target), "")
+def _instruction(capabilities: str | bytes, target: str) -> etree._ProcessingInstruction | None:
+    """Return the processing instruction before the root element, or None."""
+    for sibling in parse(capabilities).itersiblings(preceding=True):
+        if isinstance(sibling, etree._ProcessingInstruction) and sibling.target == target:
+            return sibling
+    return None
 
 
 def rejection(file: Path) -> str:

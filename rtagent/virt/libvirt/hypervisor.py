@@ -8,6 +8,7 @@ import libvirt
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest import DomainDocument, GuestLayout
 from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Observation, Problem
@@ -17,7 +18,7 @@ from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken, optional
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
-from rtagent.virt.libvirt.guest_layout import parse_layout, unreadable
+from rtagent.virt.libvirt.guest_layout import parse_layout
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
@@ -252,21 +253,22 @@ def read_guest(
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         raise
+    usage = DomainUsage(domain_uuid=uuid, name=name, active=active, vcpus=0, memory_mb=0)
     try:
         document = workers.call(lambda: received(lambda: domain.XMLDesc(0)))
     except BadDocument as error:
-        return unreadable(uuid, name, active, str(error))
+        return GuestLayout(usage=usage, problem=str(error))
     except TimeoutError:
         # Raises TimeoutError if libvirt as a whole hangs, not only this domain.
         workers.call(session.virt.getLibVersion)
-        return unreadable(uuid, name, active, "libvirt does not return its document in time")
+        return GuestLayout(usage=usage, problem="libvirt does not return its document in time")
     except libvirt.libvirtError as error:
         if broken(session, error):
             raise
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
-        return unreadable(uuid, name, active, str(error))
-    return parse_layout(document, uuid, name, active, host)
+        return GuestLayout(usage=usage, problem=str(error))
+    return parse_layout(document, usage, host)
 
 
 #: The place of the frequency in MHz in the list of `virNodeGetInfo`.

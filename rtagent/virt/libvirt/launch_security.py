@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
-from rtagent.virt.libvirt.document import BadDocument, enum, integer
+from rtagent.virt.libvirt.document import BadDocument, E, enum, integer
 
 #: Bits of the guest's policy in AMD's SEV API: no debugging, no sharing of keys, encrypted state,
 #: no other platform, no platform without SEV.
@@ -48,7 +47,7 @@ def encryption_capacities(features: etree._Element) -> Iterator[EncryptionCapaci
 
 def launch_security(encryption: MemEncryption) -> etree._Element:
     """Build ``<launchSecurity>`` of a guest."""
-    element: etree._Element = E.launchSecurity(type="sev")
+    element = E.launchSecurity(type="sev")
     facts = (("cbitpos", encryption.cbitpos), ("reducedPhysBits", encryption.reduced_phys_bits))
     for tag, value in facts:
         if value is not None:

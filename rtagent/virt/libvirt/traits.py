@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator
 import os_traits
 from lxml import etree
 
-from rtagent.model.base import Value
 from rtagent.virt.libvirt.capabilities import HostCapabilities
 from rtagent.virt.libvirt.document import enum
 
@@ -177,35 +176,24 @@ _VIOMMU = {
 _QEMU = "QEMU"
 
 
-class Versions(Value, frozen=True, kw_only=True):
-    """Versions as libvirt encodes them: 1,000,000 * major + 1,000 * minor + release."""
-
-    libvirt: int
-    hypervisor: int
-
-
 def driver_traits(
-    hypervisor_type: str, versions: Versions, arches: Collection[str]
+    hypervisor_type: str, libvirt: int, hypervisor: int, arches: Collection[str]
 ) -> frozenset[str]:
     """Return the traits of the driver on a hypervisor.
 
+    :param libvirt: and hypervisor: versions as libvirt encodes them: 1,000,000 * major + 1,000 *
+        minor + release.
     :param arches: of its guests.
     """
-    return frozenset(_names(hypervisor_type, versions, arches))
-
-
-def _names(hypervisor_type: str, versions: Versions, arches: Collection[str]) -> Iterator[str]:
-    yield from _OF_CALLERS
-    yield from _OF_THE_AGENT
-    if hypervisor_type == _QEMU:
-        for trait, libvirt, hypervisor in _OF_QEMU:
-            if versions.libvirt >= _encoded(libvirt) and versions.hypervisor >= _encoded(
-                hypervisor
-            ):
-                yield trait
-        for arch, trait in _VIOMMU.items():
-            if arch in arches:
-                yield trait
+    common = frozenset((*_OF_CALLERS, *_OF_THE_AGENT))
+    if hypervisor_type != _QEMU:
+        return common
+    models = (
+        trait
+        for trait, least_libvirt, least_hypervisor in _OF_QEMU
+        if libvirt >= _encoded(least_libvirt) and hypervisor >= _encoded(least_hypervisor)
+    )
+    return common.union(models, (trait for arch, trait in _VIOMMU.items() if arch in arches))
 
 
 def _encoded(version: tuple[int, int, int]) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from uuid import NAMESPACE_DNS, uuid5
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.address import Address, make_address
 from rtagent.model.base import Value
+from rtagent.virt.libvirt.document import E
 from rtagent.virt.simulate.machine import Machine
 
 #: (vendor, product) of real devices: a Quadro M4000 and its sound device, a Tesla T4, an XL710 and
@@ -134,18 +134,14 @@ def _address(cell: int, bus: int, offset: int = 0) -> Address:
 
 def _computer(machine: Machine) -> etree._Element:
     hardware = E.hardware(E.uuid(str(uuid5(NAMESPACE_DNS, machine.hostname))))
-    document: etree._Element = E.device(
-        E.name(COMPUTER), E.capability(hardware, E.firmware(), type="system")
-    )
-    return document
+    return E.device(E.name(COMPUTER), E.capability(hardware, E.firmware(), type="system"))
 
 
 def _port(address: Address, cell: int) -> etree._Element:
     capability = _capability(address, ROOT_PORT)
     capability.append(E.capability(type="pci-bridge"))
     capability.append(E.numa(node=str(cell)))
-    document: etree._Element = E.device(E.name(_name(address)), E.parent(COMPUTER), capability)
-    return document
+    return E.device(E.name(_name(address)), E.parent(COMPUTER), capability)
 
 
 def _pci(function: Function) -> etree._Element:
@@ -161,21 +157,19 @@ def _pci(function: Function) -> etree._Element:
     capability.append(E.iommuGroup(*map(_element, function.peers), number=str(function.group)))
     capability.append(E.numa(node=str(function.cell)))
     parent = E.parent(_name(function.port))
-    document: etree._Element = E.device(E.name(function.name), parent, capability)
-    return document
+    return E.device(E.name(function.name), parent, capability)
 
 
 def _capability(address: Address, make: tuple[str, str]) -> etree._Element:
     vendor, product = make
     numbers = zip(("domain", "bus", "slot", "function"), address, strict=True)
-    capability: etree._Element = E.capability(
+    return E.capability(
         E("class", _CLASSES[make]),
         *(E(name, str(int(digits, 16))) for name, digits in numbers),
         E.product(id=f"0x{product}"),
         E.vendor(id=f"0x{vendor}"),
         type="pci",
     )
-    return capability
 
 
 def _mdev_types() -> etree._Element:
@@ -185,15 +179,14 @@ def _mdev_types() -> etree._Element:
         E.availableInstances(str(_MDEVS)),
         id=MDEV_TYPE,
     )
-    capability: etree._Element = E.capability(type_, type="mdev_types")
-    return capability
+    return E.capability(type_, type="mdev_types")
 
 
 def _net(function: Function) -> etree._Element:
     domain, bus, slot, last = (int(digits, 16) for digits in function.address)
     interface = f"enp{bus}s{slot}" if not domain else f"enP{domain}p{bus}s{slot}"
     mac = f"52:54:{domain:02x}:{bus:02x}:{slot:02x}:{last:02x}"
-    document: etree._Element = E.device(
+    return E.device(
         E.name(f"net_{interface}_{mac.replace(':', '_')}"),
         E.parent(function.name),
         E.capability(
@@ -205,7 +198,6 @@ def _net(function: Function) -> etree._Element:
             type="net",
         ),
     )
-    return document
 
 
 def _name(address: Address) -> str:
@@ -214,7 +206,4 @@ def _name(address: Address) -> str:
 
 def _element(address: Address) -> etree._Element:
     names = ("domain", "bus", "slot", "function")
-    element: etree._Element = E.address(
-        **{name: f"0x{digits}" for name, digits in zip(names, address, strict=True)}
-    )
-    return element
+    return E.address(**{name: f"0x{digits}" for name, digits in zip(names, address, strict=True)})

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.model.units import BYTES_IN_MIB, KIB_IN_MIB
+from rtagent.virt.libvirt.document import E
 from rtagent.virt.libvirt.hostfile import (
     FEATURES_INSTRUCTION,
     HOST_INSTRUCTION,
@@ -32,7 +32,7 @@ def host_document(machine: Machine) -> etree._Element:
     """Build the file that libvirt's test driver reads: hardware and devices, without domains."""
     cells = machine.numa_cells
     sockets = max(1, machine.sockets // cells)
-    document: etree._Element = E.node(
+    return E.node(
         E.cpu(
             E.mhz("2600"),
             E.model("x86_64"),
@@ -45,13 +45,12 @@ def host_document(machine: Machine) -> etree._Element:
         E.memory(str(machine.memory_mb * KIB_IN_MIB)),
         *device_documents(machine),
     )
-    return document
 
 
 def capabilities_document(machine: Machine) -> etree._ElementTree:
     """Build the document that libvirt would report for real hardware. The host name is in a
     processing instruction, since libvirt's schema has no element for it."""
-    root: etree._Element = E.capabilities(
+    root = E.capabilities(
         E.host(
             _cpu(machine),
             E.topology(E.cells(*_cells(machine), num=str(machine.numa_cells))),
@@ -78,7 +77,7 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
 
 def _sev(machine: Machine) -> etree._Element:
     """Build the part of domain capabilities that describes AMD SEV."""
-    features: etree._Element = E.features(
+    return E.features(
         E.sev(
             E.cbitpos("51"),
             E.reducedPhysBits("1"),
@@ -87,7 +86,6 @@ def _sev(machine: Machine) -> etree._Element:
             supported="yes",
         )
     )
-    return features
 
 
 def _namespaces(machine: Machine) -> Iterator[Mapping[str, Any]]:
@@ -101,7 +99,7 @@ def _namespaces(machine: Machine) -> Iterator[Mapping[str, Any]]:
 
 
 def _cpu(machine: Machine) -> etree._Element:
-    element: etree._Element = E.cpu(
+    return E.cpu(
         E.arch("x86_64"),
         E.model("Cascadelake-Server-noTSX"),
         E.vendor("Intel"),
@@ -113,7 +111,6 @@ def _cpu(machine: Machine) -> etree._Element:
         ),
         *(E.pages(unit="KiB", size=str(size)) for size in _pools(machine)),
     )
-    return element
 
 
 def _cells(machine: Machine) -> Iterable[etree._Element]:
@@ -138,11 +135,10 @@ def _pools(machine: Machine) -> dict[int, int]:
 
 
 def _thread(cpu: Cpu) -> etree._Element:
-    element: etree._Element = E.cpu(
+    return E.cpu(
         id=str(cpu.id),
         socket_id=str(cpu.socket),
         die_id="0",
         core_id=str(cpu.core),
         siblings=",".join(map(str, cpu.siblings)),
     )
-    return element

@@ -70,37 +70,8 @@ class Machine(Value, frozen=True, kw_only=True):
     namespaces: Mapping[str, int] = {}
 
     def __post_init__(self) -> None:
-        for name in ("sockets", "cores", "threads", "memory_mb", "numa_cells"):
-            if getattr(self, name) < 1:
-                raise SimulationError(f"{name} = {getattr(self, name)}: it must be at least 1")
-        if self.sockets * self.cores * self.threads > MAX_CPU + 1:
-            raise SimulationError(f"sockets, cores and threads make more than {MAX_CPU + 1} CPUs")
-        if self.memory_mb > MAX_MEMORY_MB:
-            raise SimulationError(
-                f"memory_mb = {self.memory_mb}: it must be at most {MAX_MEMORY_MB}"
-            )
-        for name, most in LIMITS.items():
-            if not 0 <= getattr(self, name) <= most:
-                raise SimulationError(
-                    f"{name} = {getattr(self, name)}: it must be from 0 to {most}"
-                )
-        if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
-            raise SimulationError(
-                f"hostname {self.hostname!r}: only letters, digits, - and . are allowed"
-            )
-        for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):
-            if number % self.numa_cells:
-                raise SimulationError(
-                    f"{number} {what} cannot be spread evenly over {self.numa_cells} NUMA cells:"
-                    " choose a number of cells that divides it"
-                )
-        for name, size in self.namespaces.items():
-            if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or size < 1:
-                raise SimulationError(
-                    f"namespace {name}={size}: the name has letters, digits and _.-, and the size"
-                    " is at least 1 MB"
-                )
-        self._check_pages()
+        for rule in self._broken_rules():
+            raise SimulationError(rule)
 
     @property
     def numa_cells(self) -> int:
@@ -131,15 +102,38 @@ class Machine(Value, frozen=True, kw_only=True):
                     siblings=tuple(range(number, total * self.threads, total)),
                 )
 
-    def _check_pages(self) -> None:
+    def _broken_rules(self) -> Iterator[str]:
+        for name in ("sockets", "cores", "threads", "memory_mb", "numa_cells"):
+            if getattr(self, name) < 1:
+                yield f"{name} = {getattr(self, name)}: it must be at least 1"
+        if self.sockets * self.cores * self.threads > MAX_CPU + 1:
+            yield f"sockets, cores and threads make more than {MAX_CPU + 1} CPUs"
+        if self.memory_mb > MAX_MEMORY_MB:
+            yield f"memory_mb = {self.memory_mb}: it must be at most {MAX_MEMORY_MB}"
+        for name, most in LIMITS.items():
+            if not 0 <= getattr(self, name) <= most:
+                yield f"{name} = {getattr(self, name)}: it must be from 0 to {most}"
+        if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
+            yield f"hostname {self.hostname!r}: only letters, digits, - and . are allowed"
+        for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):
+            if number % self.numa_cells:
+                yield (
+                    f"{number} {what} cannot be spread evenly over {self.numa_cells} NUMA cells:"
+                    " choose a number of cells that divides it"
+                )
+        for name, size in self.namespaces.items():
+            if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or size < 1:
+                yield (
+                    f"namespace {name}={size}: the name has letters, digits and _.-, and the size"
+                    " is at least 1 MB"
+                )
+        yield from self._broken_page_rules()
+
+    def _broken_page_rules(self) -> Iterator[str]:
         for size, count in self.pages.items():
             if size <= SMALLEST_PAGE or size & (size - 1):
-                raise SimulationError(
-                    f"pages of {size} KiB: the size must be a power of two above {SMALLEST_PAGE}"
-                )
+                yield f"pages of {size} KiB: the size must be a power of two above {SMALLEST_PAGE}"
             if count < 0:
-                raise SimulationError(f"{count} pages of {size} KiB: the number must be at least 0")
+                yield f"{count} pages of {size} KiB: the number must be at least 0"
         if self.paged_kib > self.cell_kib:
-            raise SimulationError(
-                f"the pages take {self.paged_kib} KiB of each cell, which has {self.cell_kib}"
-            )
+            yield f"the pages take {self.paged_kib} KiB of each cell, which has {self.cell_kib}"

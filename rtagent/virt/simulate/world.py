@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from lxml import etree
-from lxml.builder import E
 
 from rtagent.errors import RtAgentError
-from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.document import BadDocument, E, parse
 
 _TEST = "http://libvirt.org/schemas/domain/test/1.0"
 _RUN_STATE = f"{{{_TEST}}}runstate"

@@ -5,7 +5,7 @@ import pytest
 
 from rtagent.virt.libvirt.capabilities import parse_capabilities
 from rtagent.virt.libvirt.document import parse
-from rtagent.virt.libvirt.traits import Versions, domain_traits, driver_traits, host_traits
+from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
 from tests.data import read
 
 X86 = {"COMPUTE_ARCH_X86_64", "HW_ARCH_X86_64"}
@@ -133,7 +133,7 @@ OLD, NEW = (8_000_000, 6_002_000), (10_010_000, 9_001_000)
 
 def traits(versions=NEW, kind="QEMU", arches=("x86_64", "i686")):
     libvirt, hypervisor = versions
-    return driver_traits(kind, Versions(libvirt=libvirt, hypervisor=hypervisor), arches)
+    return driver_traits(kind, libvirt, hypervisor, arches)
 
 
 def test_traits_are_those_of_nova():
