@@ -9,7 +9,7 @@ import libvirt
 
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import Check, Hosts, NotOfClaim, Refused, unchecked, uri_of
+from rtagent.virt.enactor.hosts import Check, HostConnection, NotOfClaim, Refused, unchecked, uri_of
 from rtagent.virt.enactor.migration import Migration
 from rtagent.virt.enactor.simulated import SimulatedHost
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
@@ -45,8 +45,9 @@ class LibvirtEnactor:
         virt_type: str | None = None,
     ) -> None:
         self._uri, self._migration_uri = host_uri, migration_uri or host_uri
-        self._hosts = Hosts(call_timeout)
-        self._shutdown_timeout, self._migration_timeout = shutdown_timeout, migration_timeout
+        self._call_timeout, self._shutdown_timeout = call_timeout, shutdown_timeout
+        self._migration_timeout = migration_timeout
+        self._connections: dict[str, HostConnection] = {}
         self._virt_type = virt_type
 
     def state(self, host: str, server_uuid: str) -> GuestState:
@@ -100,14 +101,16 @@ class LibvirtEnactor:
 
     def close(self) -> None:
         """Close the connections."""
-        self._hosts.close()
+        for connection in list(self._connections.values()):
+            connection.close()
 
     def _host(self, name: str) -> LibvirtHost | SimulatedHost:
         uri = uri_of(self._uri, name)
         file = host_file(uri)
         if file is not None:
             return SimulatedHost(file)
-        return LibvirtHost(self._hosts.connection(uri), self._shutdown_timeout, self._virt_type)
+        connection = self._connections.setdefault(uri, HostConnection(uri, self._call_timeout))
+        return LibvirtHost(connection, self._shutdown_timeout, self._virt_type)
 
 
 def _migrate_simulated(

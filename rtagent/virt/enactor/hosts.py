@@ -133,26 +133,3 @@ class HostConnection:
 
     def _unavailable(self, error: Exception) -> HypervisorUnavailable:
         return HypervisorUnavailable(f"{self.uri}: {error}")
-
-
-class Hosts:
-    """The connections to all hosts, by URI."""
-
-    def __init__(self, call_timeout: float) -> None:
-        self._timeout = call_timeout
-        self._lock = threading.Lock()
-        self._connections: dict[str, HostConnection] = {}
-
-    def connection(self, uri: str) -> HostConnection:
-        """Return the connection of a URI."""
-        with self._lock:
-            if uri not in self._connections:
-                self._connections[uri] = HostConnection(uri, self._timeout)
-            return self._connections[uri]
-
-    def close(self) -> None:
-        """Close all connections."""
-        with self._lock:
-            connections, self._connections = list(self._connections.values()), {}
-        for each in connections:
-            each.close()

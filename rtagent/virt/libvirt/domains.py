@@ -56,10 +56,6 @@ class _Listed:
         self.uuid: str = virt.UUIDString()
 
     @property
-    def key(self) -> str:
-        return self.uuid
-
-    @property
     def active(self) -> bool:
         return bool(self.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF)
 
@@ -221,15 +217,15 @@ class Domains:
             known = self._known.get(each.uuid)
             return _read(session, each, self.documents, None if known is None else known.read)
 
-        for each, found in self._reading.each(read, outdated):
-            if found is None:
-                self._known.pop(each.uuid, None)
-            elif isinstance(found, _Read):
-                self._remember(each.uuid, found)
-            elif each.uuid in self._known:
-                self._known[each.uuid].failure = found.message
+        for uuid, result in self._reading.each(read, {each.uuid: each for each in outdated}):
+            if result is None:
+                self._known.pop(uuid, None)
+            elif isinstance(result, _Read):
+                self._remember(uuid, result)
+            elif uuid in self._known:
+                self._known[uuid].failure = result.message
             else:
-                self._remember(each.uuid, _NEVER_READ).failure = found.message
+                self._remember(uuid, _NEVER_READ).failure = result.message
 
     def _remember(self, uuid: str, read: _Read) -> _Known:
         known = self._known.get(uuid)
@@ -260,12 +256,12 @@ class Domains:
                 return Problem(item=f"disks of domain {each.uuid}", message=str(error))
 
         problems = []
-        with_files = [each for each in outdated if self._files(each)]
-        for each, size in self._measuring.each(measure, with_files):
+        with_files = {each.uuid: each for each in outdated if self._files(each)}
+        for uuid, size in self._measuring.each(measure, with_files):
             if isinstance(size, Problem):
                 problems.append(size)
             else:
-                self._known[each.uuid].growth = size
+                self._known[uuid].growth = size
         return problems
 
     def _missing(self, domains: Iterable[Domain]) -> list[Problem]:

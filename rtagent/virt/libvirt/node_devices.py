@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from functools import partial
 
 import libvirt
 
@@ -119,7 +120,7 @@ class NodeDevices:
         # the data read below.
         marked = self._take_marks()
         try:
-            listed = self._listing.look()
+            ((_, listed),) = self._listing.each(self._list, {"": session.virt})
             if isinstance(listed, Problem):
                 self.mark(*marked)
                 return self._look(None, listed)
@@ -145,8 +146,21 @@ class NodeDevices:
         """Read everything again. What an earlier session has read stays until then."""
         self._session = session
         self.mark(*self._known)
-        self._listing = NodeListing(session, self._workers)
+        self._flags = _TYPES | _ACTIVE
+        self._listing = BoundedCalls(session.virt.getLibVersion, self._workers, WHAT)
         self._reading = BoundedCalls(session.virt.getLibVersion, self._workers, "device")
+
+    def _list(self, virt: libvirt.virConnect) -> dict[str, libvirt.virNodeDevice]:
+        """Return the devices by name."""
+        try:
+            listed = virt.listAllDevices(self._flags)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or not self._flags & _ACTIVE:
+                raise
+            # The driver does not know the flag: all its devices are active.
+            self._flags &= ~_ACTIVE
+            listed = virt.listAllDevices(self._flags)
+        return {device.name(): device for device in listed}
 
     def _take_marks(self) -> set[str]:
         with self._lock:
@@ -154,14 +168,16 @@ class NodeDevices:
         return marked
 
     def _update(
-        self, session: Session, listed: Mapping[str, Listed], marked: set[str]
+        self, session: Session, listed: Mapping[str, libvirt.virNodeDevice], marked: set[str]
     ) -> list[Problem]:
+        def read(names: set[str]) -> list[Problem]:
+            return self._read(session, {name: listed[name] for name in names})
+
         gone = {name: self._known.pop(name) for name in self._known.keys() - listed.keys()}
-        outdated = {n for n in listed if n not in self._known or n in marked}
-        problems = self._read(session, (listed[name] for name in outdated))
-        read = (self._known.get(name) for name in outdated)
-        parents = self._mdev_parents((*gone.values(), *read)) - outdated
-        return problems + self._read(session, (listed[name] for name in parents))
+        outdated = {name for name in listed if name not in self._known or name in marked}
+        problems = read(outdated)
+        changed = (self._known.get(name) for name in outdated)
+        return problems + read(self._mdev_parents((*gone.values(), *changed)) - outdated)
 
     def _mdev_parents(self, changed: Iterable[_Found]) -> set[str]:
         """Return the devices whose free instances change with these mediated devices: all
@@ -175,15 +191,17 @@ class NodeDevices:
         cards = {_card(known[parent]) for parent in parents if parent in known}
         return {name for name, device in known.items() if _card(device) in cards}
 
-    def _read(self, session: Session, those: Iterable[Listed]) -> list[Problem]:
+    def _read(
+        self, session: Session, devices: Mapping[str, libvirt.virNodeDevice]
+    ) -> list[Problem]:
         problems = []
-        for each, found in self._reading.each(lambda it: _found(session, it), list(those)):
-            if not isinstance(found, Problem | _Gone):
-                self._known[each.key] = found
+        for name, result in self._reading.each(partial(_parsed, session), devices):
+            if not isinstance(result, Problem | _Gone):
+                self._known[name] = result
                 continue
-            self.mark(each.key)  # keep the last known value until then
-            if isinstance(found, Problem):
-                problems.append(found)
+            self.mark(name)  # keep the last known value until then
+            if isinstance(result, Problem):
+                problems.append(result)
         return problems
 
     def _assemble(self) -> None:
@@ -216,10 +234,10 @@ def _card(device: Device) -> str:
     return device.parent_addr or device.address
 
 
-def _found(session: Session, each: Listed) -> _Found | _Gone | Problem:
+def _parsed(session: Session, device: libvirt.virNodeDevice) -> _Found | _Gone | Problem:
     """Read and parse the document; a `Problem` when the read failed this time."""
     try:
-        return parse_node_device(received(lambda: each.virt.XMLDesc(0)))
+        return parse_node_device(received(lambda: device.XMLDesc(0)))
     except BadDocument as error:
         return _Odd(message=str(error))
     except libvirt.libvirtError as error:
@@ -227,50 +245,4 @@ def _found(session: Session, each: Listed) -> _Found | _Gone | Problem:
             return _Gone.GONE
         if broken(session, error):
             raise
-        return Problem(item=f"device {each.key}", message=str(error))
-
-
-class Listed:
-    """A device in the listing of one observation. :ivar key: its name."""
-
-    __slots__ = ("key", "virt")
-
-    def __init__(self, virt: libvirt.virNodeDevice) -> None:
-        self.virt = virt
-        self.key: str = virt.name()
-
-
-class NodeListing:
-    """Lists node devices through one session."""
-
-    def __init__(self, session: Session, workers: Workers) -> None:
-        self._session = session
-        self._calls = BoundedCalls(session.virt.getLibVersion, workers, WHAT)
-        self._flags = _TYPES | _ACTIVE
-
-    def look(self) -> dict[str, Listed] | Problem:
-        """Return the devices by name; a `Problem` while the listing hangs.
-
-        :raises libvirt.libvirtError: it failed. :raises TimeoutError: the session is unusable.
-        """
-        ((_, found),) = self._calls.each(lambda _: self._names(), [_Whole()])
-        return found
-
-    def _names(self) -> dict[str, Listed]:
-        return {each.key: each for each in map(Listed, self._all())}
-
-    def _all(self) -> list[libvirt.virNodeDevice]:
-        virt = self._session.virt
-        try:
-            return list(virt.listAllDevices(self._flags))
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or not self._flags & _ACTIVE:
-                raise
-        self._flags &= ~_ACTIVE  # the driver does not know the flag: all its devices are active
-        return list(virt.listAllDevices(self._flags))
-
-
-class _Whole:
-    """The only item of the listing call."""
-
-    key = ""
+        return Problem(item=f"device {device.name()}", message=str(error))

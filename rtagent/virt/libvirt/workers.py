@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from rtagent.model.observation import Problem
 
@@ -224,16 +224,6 @@ class LateCall(Generic[T]):
                 self._changed.notify_all()
 
 
-class Named(Protocol):
-    """An item with a unique key: a domain's uuid or a device's name."""
-
-    @property
-    def key(self) -> str: ...
-
-
-N = TypeVar("N", bound="Named")
-
-
 class BoundedCalls:
     """Calls of one type through one session of libvirt.
 
@@ -249,33 +239,34 @@ class BoundedCalls:
         self._under_way: set[str] = set()
 
     def each(
-        self, call: Callable[[N], Any], items: Sequence[N]
-    ) -> Iterator[tuple[N, Any | Problem]]:
-        """Yield each item with its result, or with a `Problem` when its call hangs.
+        self, call: Callable[[K], T], items: Mapping[str, K]
+    ) -> Iterator[tuple[str, T | Problem]]:
+        """Yield the key of each item with its result, or with a `Problem` when its call hangs.
 
+        :param items: by a unique key: a domain's uuid or a device's name.
         :raises TimeoutError: libvirt as a whole hangs.
         """
 
-        def bounded(item: N) -> Any:
-            self._under_way.add(item.key)
+        def bounded(key: str) -> T | Problem:
+            self._under_way.add(key)
             try:
-                return call(item)
+                return call(items[key])
             finally:
-                self._under_way.discard(item.key)
+                self._under_way.discard(key)
 
-        def hung(item: N) -> Problem:
+        def hung(key: str) -> T | Problem:
             # Raises TimeoutError if libvirt as a whole hangs, not only this item.
             self._workers.call(self._ping)
-            return self._problem(item)
+            return self._problem(key)
 
-        ready: list[N] = []
-        for item in items:
-            if item.key in self._under_way:
-                yield item, self._problem(item)
+        ready: list[str] = []
+        for key in items:
+            if key in self._under_way:
+                yield key, self._problem(key)
             else:
-                ready.append(item)
+                ready.append(key)
         yield from zip(ready, self._workers.each(bounded, ready, hung), strict=True)
 
-    def _problem(self, item: Named) -> Problem:
-        name = f"{self._what} {item.key}".strip()
+    def _problem(self, key: str) -> Problem:
+        name = f"{self._what} {key}".strip()
         return Problem(item=name, message="libvirt has not answered yet")

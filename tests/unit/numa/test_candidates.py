@@ -130,12 +130,6 @@ def test_no_ratio_limits_memory_in_large_pages(request_):
     assert assigned_to(fit_guest(guest, host(ALL_SIZES), limits)).cells[0].pagesize == HUGE
 
 
-@pytest.mark.parametrize("specs", [{}, {"mem_page_size": "small"}])
-def test_no_ratio_limits_memory_of_a_guest_whose_cpus_are_all_dedicated(specs):
-    limits = CellLimits(ram_allocation_ratio=Decimal("0.1"))
-    assert isinstance(fit_guest(pinned(1, 8192, **specs), host(TWO_CELLS, "0-15"), limits), Fitted)
-
-
 def test_reserved_pages_are_not_assigned():
     where = host(ALL_SIZES, reserved_huge_pages={0: {HUGE: 1}})
     assert isinstance(fit_guest(required(1, 1024, mem_page_size="1GB"), where), Fitted)
@@ -147,12 +141,6 @@ def test_memory_assigned_without_a_page_size_reduces_the_small_pages():
     assert isinstance(fit_guest(required(1, 192, mem_page_size="small"), where), Fitted)
     answer = fit_guest(required(1, 193, mem_page_size="small"), where)
     assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "4KiB pages", "cell 0")]
-
-
-def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
-    used = NumaUsage(memory_mb={0: 2048}, pages={(0, HUGE): 2})
-    where = host(ALL_SIZES, "0-7", usage=used)
-    assert isinstance(fit_guest(pinned(1, 5120), where), Fitted)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +156,6 @@ def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
 def test_refusal_names_the_page_size_that_fits_best(request_, memory_mb, code, resource):
     answer = fit_guest(required(1, memory_mb, mem_page_size=request_), host(ALL_SIZES))
     assert reasons_of(answer) == [(code, resource, "cell 0")]
-
-
-def test_host_with_one_page_size_has_no_large_pages():
-    answer = fit_guest(required(mem_page_size="large"), host(ONE_CELL))
-    assert reasons_of(answer) == [(ReasonCode.NOT_OFFERED, "large pages", "cell 0")]
 
 
 def test_memory_is_counted_in_mb_on_a_host_that_reports_no_pages():

@@ -110,12 +110,6 @@ def test_guest_without_devices_avoids_cells_that_have_some():
     assert cells_of(answer) == [1]
 
 
-def test_guest_without_devices_takes_such_a_cell_if_it_fits_no_other():
-    where = host(THREE_CELLS, "0-1,4-5")
-    answer = fit_guest(pinned(1), where, devices=DevicesOn({0, 2}, wanted=False))
-    assert cells_of(answer) == [0]
-
-
 def test_refusal_has_the_reasons_of_the_devices():
     where = host(THREE_CELLS, "0-1,2-3")
     answer = fit_guest(pinned(1), where, devices=DevicesOn({2}, wanted=True))
@@ -172,14 +166,6 @@ def test_guest_with_as_many_cells_as_the_host_takes_them_in_the_hosts_order():
     assert cells_of(fit_guest(guest, where)) == [0, 1, 2]
 
 
-#: Two CPUs; two; three.
-UNEQUAL_CELLS = topology(
-    cell(0, cores=2, threads=1, first=0),
-    cell(1, cores=2, threads=1, first=2),
-    cell(2, cores=3, threads=1, first=4),
-)
-
-
 def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
     guest = pinned(4, numa_nodes="2", emulator_threads_policy="isolate")
     assignment = assigned_to(fit_guest(guest, host(NO_SMT, "0-7")))
@@ -188,11 +174,6 @@ def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
     assert assignment.emulator_pcpus == first.cpuset_reserved
     assert assignment.pcpus == 5
     assert not first.cpuset_reserved & set(first.cpu_pinning.values())
-
-
-def test_guest_cell_0_goes_where_the_isolated_emulator_fits():
-    guest = pinned(4, numa_nodes="2", emulator_threads_policy="isolate")
-    assert cells_of(fit_guest(guest, host(UNEQUAL_CELLS, "0-6"))) == [2, 0]
 
 
 def test_isolated_emulator_of_a_mixed_guest_whose_cell_0_has_no_dedicated_cpu():
@@ -251,11 +232,6 @@ def test_emulator_without_a_policy_avoids_realtime_vcpus():
     assert assignment.realtime == {2, 3}
 
 
-def test_all_cpus_are_shared_when_no_set_is_configured():
-    (one,) = assigned_to(fit_guest(required(numa_nodes="1"), host())).cells
-    assert one.shared_pcpus == set(range(8))
-
-
 @pytest.mark.parametrize("specs", [{}, {"numa_nodes": "1"}])
 def test_memory_is_in_a_file_if_the_host_has_such_memory(specs):
     where = host(file_backed_memory_mb=4096)
@@ -290,13 +266,6 @@ def test_shared_emulator_is_refused_if_it_would_starve_among_realtime_vcpus():
     assert "cpu_shared_set" in str(answer)
 
 
-@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}])
-def test_shared_emulator_needs_no_shared_cpus_if_a_vcpu_is_not_realtime(specs):
-    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
-    guest = pinned(4, emulator_threads_policy="share", **realtime, **specs)
-    assert isinstance(fit_guest(guest, host(TWO_CELLS, "0-15")), Fitted)
-
-
 @pytest.mark.parametrize("size", ["small", "large", "any", "2MB"])
 def test_guest_whose_memory_would_be_in_a_file_has_no_page_size(size):
     where = host(PAGES, file_backed_memory_mb=4096)
@@ -329,16 +298,6 @@ def test_refusal_has_the_reasons_of_every_cell_nearest_miss_first():
         "MEMORY_MB: 16384 MB requested at cell 2, which has 8192 in all",
         "PCPU: 2 CPUs requested at cell 1, 1 available",
         "PCPU: 2 CPUs requested at cell 2, 0 available",
-    ]
-
-
-def test_guest_cells_that_all_fit_one_host_cell_only():
-    where = host(THREE_CELLS, "0-5", usage=pinned_usage("2,4"))
-    answer = fit_guest(pinned(4, numa_nodes="2"), where)
-    assert [str(reason) for reason in answer.reasons] == [
-        "NUMA_CELL: 2 cells requested at cells 0, 1 available",
-        "PCPU: 2 CPUs requested at cell 1, 1 available",
-        "PCPU: 2 CPUs requested at cell 2, 1 available",
     ]
 
 

@@ -4,7 +4,6 @@ from decimal import Decimal
 
 import pytest
 
-from rtagent.model.decision import ReasonCode
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell
 from rtagent.numa.host_cells import CellLimits, cell_limits
@@ -17,7 +16,6 @@ from tests.support.numa_hosts import (
     pinned,
     pinned_usage,
     pins_of,
-    reasons_of,
     required,
     topology,
 )
@@ -50,19 +48,7 @@ def test_core_with_an_offline_thread_is_idle_if_the_other_is_free():
     assert pins_of(answer) == [{0: 4}]
 
 
-def test_cpus_that_are_not_online_are_not_assigned():
-    answer = fit_guest(pinned(4), host(ONE_CELL, "5-20"))
-    assert reasons_of(answer) == [(ReasonCode.EXCEEDS_CELL, "PCPU", "cell 0")]
-
-
 def test_pinned_cpu_that_has_joined_the_shared_set_is_not_shared_yet():
     where = host(ONE_CELL, "4-7", "0-3", usage=pinned_usage("2"))
     (one,) = assigned_to(fit_guest(required(numa_nodes="1"), where)).cells
     assert one.shared_pcpus == {0, 1, 3}
-
-
-def test_cpus_that_a_foreign_domain_is_confined_to_are_not_assigned():
-    where = host(ONE_CELL, "0-7", usage=pinned_usage("0-5"))
-    assert pins_of(fit_guest(pinned(2), where)) == [{0: 6, 1: 7}]
-    answer = fit_guest(pinned(3), where)
-    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]

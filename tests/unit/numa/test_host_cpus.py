@@ -119,14 +119,6 @@ def test_cpu_that_comes_back_has_its_sibling_again():
     assert with_managed_cpus(WHOLE, half, DEDICATED) == WHOLE
 
 
-def test_memory_is_as_observed():
-    more = replace(WHOLE.cells[0], memory_mb=4096)
-    assert (
-        with_managed_cpus(topology(more, WHOLE.cells[1]), WHOLE, DEDICATED).cells[0].memory_mb
-        == 4096
-    )
-
-
 def test_topology_without_managed_cpus_is_as_observed():
     seen = topology(of_cores(0, {0, 1}, offline=frozenset({2, 3})), WHOLE.cells[1])
     assert with_managed_cpus(seen, WHOLE, frozenset()) is seen

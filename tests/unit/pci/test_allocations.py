@@ -60,13 +60,6 @@ def test_states_are_derived_from_allocations(allocations, expected):
     assert states(devices, allocations) == dict.fromkeys(devices, AVAILABLE) | expected
 
 
-def test_physical_function_is_available_after_its_last_virtual_function_is_released():
-    devices = two_gpus_and_a_nic(vfs=2)
-    assert allocations_on(devices, used_by("a", vf(0), vf(1))).unavailability(PF_0)
-    assert allocations_on(devices, used_by("a", vf(1))).unavailability(PF_0)
-    assert allocations_on(devices, []).unavailability(PF_0) is None
-
-
 def test_vdpa_device_counts_as_virtual_function():
     pf, first, second = nic(vfs=2)
     devices = record([pf, replace(first, dev_type=VDPA), second])
@@ -130,11 +123,3 @@ def test_unrecorded_physical_function_in_use_makes_its_virtual_functions_unavail
     recorded = record(functions)
     foreign = used_by("foreign", pf.address)
     assert states(recorded, foreign) == {vf(0): UNAVAILABLE, vf(1): UNAVAILABLE}
-
-
-def test_used_by_returns_the_devices_of_an_owner():
-    host = allocations_on(two_gpus_and_a_nic(), used_by("a", GPU_0) + used_by("b", vf(0)))
-    assert host.used_by({"a"}) == {GPU_0}
-    assert host.used_by({"c"}) == frozenset()
-    available = [address for each in host.available() for address in each.addresses]
-    assert available == [vf(1), vf(2), vf(3), GPU_1]

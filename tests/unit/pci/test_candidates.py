@@ -78,13 +78,6 @@ def test_last_of_equal_devices_are_preferred_on_request():
         assert addresses(device_fit(devices, requests_for("gpu:2"), order=order).fit()) == expected
 
 
-def test_near_devices_come_before_the_last_ones():
-    devices = record([gpu("0000:01:00.0", 0), gpu("0000:02:00.0", 0), gpu("0000:03:00.0", 1)])
-    requests = requests_for("gpu:1", "preferred")
-    fit = device_fit(devices, requests, order="last").fit(frozenset({0}))
-    assert addresses(fit) == ["0000:02:00.0"]
-
-
 def test_last_device_is_of_the_first_pool():
     """The pools keep their order, and virtual functions of several cards are one pool."""
     cards = [*nic("0000:20:00.0", 2, numa_node=0), *nic("0000:21:00.0", 2, numa_node=0)]

@@ -126,16 +126,6 @@ def test_virtual_functions_of_a_card_that_is_in_use_are_preferred():
     assert addresses(device_fit(devices, requests_for("vf:1"), allocations).fit()) == [vf(1, PF_1)]
 
 
-def test_physical_and_virtual_functions_come_from_different_cards():
-    devices = record([*nic(PF_0, 2), *nic(PF_1, 4)])
-    assert addresses(device_fit(devices, requests_for("vf:3,pf:1")).fit()) == [
-        *(vf(n, PF_1) for n in range(3)),
-        PF_0,
-    ]
-    assert addresses(device_fit(devices, requests_for("pf:2")).fit()) == [PF_0, PF_1]
-    assert hasattr(device_fit(devices, requests_for("pf:1,vf:5")).fit(), "reasons")
-
-
 def test_interchangeable_cards_are_not_tried_one_by_one():
     cards = [f"{domain:04x}:{bus:02x}:00.0" for domain in range(4) for bus in range(0, 128, 4)]
     devices = record(device for pf in cards for device in nic(pf, 2))
@@ -156,13 +146,6 @@ def test_search_that_reaches_its_bound_is_undecided():
     bounded = device_fit(devices, requests, max_choices=5)
     assert [reason.code for reason in bounded.fit().reasons] == [ReasonCode.UNDECIDED]
     assert bounded.possible(frozenset({0}))
-
-
-def test_order_of_devices_does_not_change_the_result():
-    requests = requests_for("gpu:1,vf:2,pf:1")
-    devices = record([gpu(GPU_1), gpu(GPU_0), *nic(PF_1), *nic(PF_0)])
-    backwards = dict(reversed(devices.items()))
-    assert device_fit(devices, requests).fit() == device_fit(backwards, requests).fit()
 
 
 def test_refusal_for_affinity_names_the_cells():
@@ -220,14 +203,6 @@ def test_addresses_are_grouped_by_purpose():
     assert addresses_by_purpose(after.devices) == {"gpu": (GPU_0, GPU_1)}
 
 
-def test_only_the_user_of_an_iommu_group_gets_more_devices_of_it():
-    devices = record([gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=7)])
-    allocations = used_by("me", GPU_0)
-    assert addresses(device_fit(devices, requests_for("gpu:1"), allocations).fit()) == [GPU_1]
-    other = device_fit(devices, requests_for("gpu:1"), allocations, "another").fit()
-    assert hasattr(other, "reasons")
-
-
 def test_assigned_device_has_vendor_product_and_managed():
     result = device_fit(record([gpu()], Tags(managed=False)), requests_for("gpu:1")).fit()
     (device,) = result.devices
@@ -262,12 +237,6 @@ def fit_guest(aliases, allocations=(), policy="required", **extra_specs):
 def cells(result):
     assert isinstance(result, Fitted), result
     return [each.id for each in result.assignment.cells]
-
-
-def test_guest_is_placed_on_the_cell_of_its_device():
-    result, devices = fit_guest("gpu:1", used_by("a", GPU_0), **{"hw:cpu_policy": "dedicated"})
-    assert cells(result) == [1]
-    assert [d.address for d in devices.fit(frozenset({1})).devices] == [GPU_1]
 
 
 def test_guest_without_devices_avoids_cells_with_devices():

@@ -87,11 +87,6 @@ def test_only_available_devices_are_counted():
     assert counts(devices) == [1, 1, 4]
 
 
-def test_devices_with_different_tags_are_in_different_pools():
-    devices = record([gpu(GPU_0, 0)]) | record([gpu(GPU_1, 0)], Tags(trusted=True))
-    assert counts(devices) == [1, 1]
-
-
 def test_as_dict_has_the_layout_of_novas_pools():
     tags = Tags(
         physical_network=None,

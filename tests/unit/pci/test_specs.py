@@ -251,12 +251,6 @@ def test_all_keys_are_parsed():
     )
 
 
-def test_ids_may_have_a_prefix_and_names_may_be_empty():
-    content = {"name": "qat", "vendor_id": "0x8086", "product_id": "0x37C8"}
-    alias = parse_aliases([json.dumps({**content, "resource_class": "", "traits": ""})])["qat"]
-    assert alias.alternatives == (DeviceCriteria(vendor_id="8086", product_id="37c8"),)
-
-
 def test_repeated_name_adds_an_alternative():
     values = [json.dumps({"name": "qat", "vendor_id": "8086", "product_id": p}) for p in "12"]
     alias = parse_aliases(values)["qat"]
