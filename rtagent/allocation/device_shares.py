@@ -112,7 +112,7 @@ class _Acceptance(Value, frozen=True, kw_only=True):
         """Return what a request accepts."""
         mapped, names, elsewhere = shares.mapped.get(request.request_id), set[str](), False
         for each in device_classes(state.devices):
-            if not each.example.listed or not suits(each.example, request):
+            if not each.example.listed or not suits(each.example, request.alternatives):
                 continue
             for provider in map(shares.providers.get, each.addresses):
                 if provider is None:

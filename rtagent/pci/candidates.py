@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import filterfalse
 from operator import itemgetter
 from typing import Final
@@ -32,9 +33,6 @@ SAME_PURPOSE, OTHER_PURPOSE, FREE = 0, 1, 2
 #: Added to the ranks of devices that are not reported to Placement, for a claim that follows an
 #: allocation: the devices that were allocated come first, because the claim must get all of them.
 NOT_ALLOCATED: Final = 100
-
-#: The maximum number of different alternatives of which the suitable devices are kept.
-MAX_ALTERNATIVES: Final = 64
 
 
 class GuestCells(Value, frozen=True):
@@ -169,8 +167,8 @@ def _candidates(
     reusable: Mapping[str, str],
     shares: DeviceShares | None,
 ) -> Candidates:
-    suitable = _suitable(allocations.devices, request)
-    fitting = tuple(each for each in available if each.example.address in suitable.examples)
+    examples, total = _suitable(allocations.devices)(request.alternatives)
+    fitting = tuple(each for each in available if each.example.address in examples)
     if shares is not None:
         fitting = tuple(_accepted(fitting, request, shares))
     return Candidates(
@@ -180,42 +178,30 @@ def _candidates(
             address: SAME_PURPOSE if purpose == request.purpose else OTHER_PURPOSE
             for address, purpose in reusable.items()
         },
-        total=suitable.total,
+        total=total,
         shares=shares,
     )
 
 
-class _Suitable(Value, frozen=True, kw_only=True):
-    """The classes whose devices suit a request.
-
-    :ivar examples: the address of the example of each. :ivar total: the number of the devices.
-    """
-
-    examples: frozenset[str]
-    total: int
-
-
-def _suitable(devices: PciDevices, request: DeviceRequest) -> _Suitable:
-    """Return the classes of recorded devices that suit a request. Most requests name one of a few
-    aliases.
-    """
-    known = _known_suitable(devices)
-    found = known.get(request.alternatives)
-    if found is None:
-        classes = [each for each in device_classes(devices) if suits(each.example, request)]
-        found = _Suitable(
-            examples=frozenset(each.example.address for each in classes),
-            total=sum(len(each.addresses) for each in classes),
-        )
-        if len(known) < MAX_ALTERNATIVES:
-            known[request.alternatives] = found
-    return found
-
-
 @derived
-def _known_suitable(devices: PciDevices) -> dict[tuple[DeviceCriteria, ...], _Suitable]:
-    """Return an empty table, which is filled as requests come."""
-    return {}
+def _suitable(
+    devices: PciDevices,
+) -> Callable[[tuple[DeviceCriteria, ...]], tuple[frozenset[str], int]]:
+    """Return the function that finds the classes of recorded devices that meet one of several
+    alternatives: the addresses of their examples, and the number of their devices.
+
+    It remembers what it found, because most requests name one of a few aliases. It must not refer
+    to `devices`, of which it is a view.
+    """
+    classes = device_classes(devices)
+
+    @lru_cache(maxsize=64)
+    def find(alternatives: tuple[DeviceCriteria, ...]) -> tuple[frozenset[str], int]:
+        suitable = [each for each in classes if suits(each.example, alternatives)]
+        examples = frozenset(each.example.address for each in suitable)
+        return examples, sum(len(each.addresses) for each in suitable)
+
+    return find
 
 
 def _accepted(
@@ -228,9 +214,9 @@ def _accepted(
             yield replace(each, addresses=addresses)
 
 
-def suits(recorded: PciDevice, request: DeviceRequest) -> bool:
-    """Return whether a device meets the criteria of a request."""
-    return any(criteria.matches(recorded) for criteria in request.alternatives)
+def suits(recorded: PciDevice, alternatives: Iterable[DeviceCriteria]) -> bool:
+    """Return whether a device meets one of several criteria."""
+    return any(criteria.matches(recorded) for criteria in alternatives)
 
 
 def _preference(recorded: PciDevice, allocations: DeviceAllocations) -> tuple[int, bool]:

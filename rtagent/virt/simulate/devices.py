@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from uuid import NAMESPACE_DNS, uuid5
 
 from lxml import etree
+from msgspec.structs import replace
 
 from rtagent.model.address import Address, make_address
 from rtagent.model.base import Value
@@ -38,15 +39,16 @@ COMPUTER = "computer"
 class Function(Value, frozen=True, kw_only=True):
     """One function of a device.
 
-    :ivar group: the IOMMU group. :ivar pf: physical function of a virtual function, else None.
+    :ivar group: the IOMMU group. :ivar peers: its functions.
+    :ivar pf: physical function of a virtual function, else None.
     :ivar vfs: virtual functions of a physical function.
     """
 
     address: Address
     make: tuple[str, str]
     cell: int
-    group: int
-    peers: tuple[Address, ...]
+    group: int = 0
+    peers: tuple[Address, ...] = ()
     pf: Address | None = None
     vfs: tuple[Address, ...] = ()
     max_vfs: int = 0
@@ -78,51 +80,37 @@ def device_documents(machine: Machine) -> Iterator[etree._Element]:
 
 
 def _functions(machine: Machine) -> Iterator[Function]:
-    group = 0
-    for number in range(machine.gpus):
-        cell, slot = _slot(machine, number)
-        both = (_address(cell, _GPU_BUS + slot), _address(cell, _GPU_BUS + slot, 1))
-        for address, make in zip(both, (GPU, GPU_SOUND), strict=True):
-            yield Function(address=address, make=make, cell=cell, group=group, peers=both)
-        group += 1
-    for number in range(machine.shared_gpus):
-        cell, slot = _slot(machine, number)
-        address = _address(cell, _SHARED_GPU_BUS + slot)
-        yield Function(address=address, make=SHARED_GPU, cell=cell, group=group, peers=(address,))
-        group += 1
-    for number in range(machine.nics):
-        for function in _nic(machine, number, group):
-            yield function
-            group += 1
-    for number in range(machine.nvmes):
-        cell, slot = _slot(machine, number)
-        address = _address(cell, _NVME_BUS + slot)
-        yield Function(address=address, make=NVME, cell=cell, group=group, peers=(address,))
-        group += 1
+    for number, group in enumerate(_iommu_groups(machine)):
+        peers = tuple(function.address for function in group)
+        yield from (replace(function, group=number, peers=peers) for function in group)
 
 
-def _nic(machine: Machine, number: int, group: int) -> Iterator[Function]:
-    cell, slot = _slot(machine, number)
-    bus = _NIC_BUS + 2 * slot
-    pf = _address(cell, bus)
-    vfs = tuple(_address(cell, bus, _FIRST_VF + n) for n in range(machine.vfs))
-    yield Function(
-        address=pf,
-        make=NIC,
-        cell=cell,
-        group=group,
-        peers=(pf,),
-        vfs=vfs,
-        max_vfs=max(machine.vfs, 1),
-    )
-    for place, vf in enumerate(vfs, start=1):
-        yield Function(address=vf, make=NIC_VF, cell=cell, group=group + place, peers=(vf,), pf=pf)
+def _iommu_groups(machine: Machine) -> Iterator[list[Function]]:
+    """Yield the functions of each IOMMU group."""
+    for cell, bus in _places(machine, machine.gpus, _GPU_BUS):
+        yield [
+            Function(address=_address(cell, bus, offset), make=make, cell=cell)
+            for offset, make in enumerate((GPU, GPU_SOUND))
+        ]
+    for cell, bus in _places(machine, machine.shared_gpus, _SHARED_GPU_BUS):
+        yield [Function(address=_address(cell, bus), make=SHARED_GPU, cell=cell)]
+    for cell, bus in _places(machine, machine.nics, _NIC_BUS, buses=2):
+        pf, most = _address(cell, bus), max(machine.vfs, 1)
+        vfs = tuple(_address(cell, bus, _FIRST_VF + number) for number in range(machine.vfs))
+        yield [Function(address=pf, make=NIC, cell=cell, vfs=vfs, max_vfs=most)]
+        yield from ([Function(address=vf, make=NIC_VF, cell=cell, pf=pf)] for vf in vfs)
+    for cell, bus in _places(machine, machine.nvmes, _NVME_BUS):
+        yield [Function(address=_address(cell, bus), make=NVME, cell=cell)]
 
 
-def _slot(machine: Machine, number: int) -> tuple[int, int]:
-    """Return the cell of a device, and its position among the devices of its type in that cell."""
-    slot, cell = divmod(number, machine.numa_cells)
-    return cell, slot
+def _places(machine: Machine, number: int, first: int, buses: int = 1) -> Iterator[tuple[int, int]]:
+    """Yield the cell and the first bus of each of so many devices.
+
+    :param first: the bus of the first device of a cell. :param buses: that each device uses.
+    """
+    for device in range(number):
+        slot, cell = divmod(device, machine.numa_cells)
+        yield cell, first + buses * slot
 
 
 def _address(cell: int, bus: int, offset: int = 0) -> Address:
