@@ -1,10 +1,11 @@
 """Claims of a host whose numbers are in no document."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource
+from rtagent.model.claim import Claim
 from rtagent.model.device import SRIOV_VF, STANDARD, AssignedDevice
-from tests.support.guests import Granted, granted
+from tests.support.guests import granted
 from tests.support.numa_hosts import LARGE, cell, host, topology
 
 _PAGES = {LARGE: 2048}
@@ -46,7 +47,7 @@ _PINNED = granted(
     numa_nodes="2",
 )
 
-CLAIMS: dict[str, Granted] = {
+CLAIMS: dict[str, Claim] = {
     "shared": granted(where=_WHERE),
     "pinned": _PINNED,
     "with-devices": replace(_PINNED, pci=(_GPU, _PORT), resources=(_VGPU,)),

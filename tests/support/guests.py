@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidFlavor
-from rtagent.model.assignment import AssignedResource, Assignment, PmemNamespace
-from rtagent.model.claim import BUILD, Claim, Replacement
+from rtagent.model.assignment import AssignedResource, PmemNamespace
+from rtagent.model.claim import Claim
 from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.guest import GuestDomain
-from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.request import Flavor, Image
+from rtagent.model.request import Image
 from rtagent.numa.fit import Fitted
+from rtagent.numa.host_cells import Host
 from rtagent.virt.libvirt import guest
 from tests.support.claims import pinned_claim
-from tests.support.hosts import NODE, uid
+from tests.support.hosts import uid
 from tests.support.numa_hosts import HUGE, LARGE, cell, fit_guest, flavor, host, required, topology
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
@@ -32,25 +30,12 @@ WHERE = host(
 )
 
 
-@dataclass
-class Granted:
-    """The fields of a claim that the guest XML is made from."""
-
-    flavor: Flavor
-    numa_topology: Assignment | None
-    kind: str = BUILD
-    node_uuid: str = NODE.uuid
-    pci: tuple[AssignedDevice, ...] = ()
-    pci_replaced: Mapping[str, Replacement] = field(default_factory=dict)
-    resources: tuple[AssignedResource, ...] = ()
-    mem_encryption: MemEncryption | None = None
-
-
-def granted(vcpus: int = 4, memory_mb: int = 2048, where=WHERE, **specs: str) -> Granted:
+def granted(vcpus: int = 4, memory_mb: int = 2048, where: Host = WHERE, **specs: str) -> Claim:
     """Fit a flavor with these extra specs; return its claim."""
     answer = fit_guest(required(vcpus, memory_mb, **specs), where)
     assert isinstance(answer, Fitted), str(answer)
-    return Granted(flavor(vcpus, memory_mb, **specs), answer.assignment)
+    asked = flavor(vcpus, memory_mb, **specs)
+    return replace(pinned_claim(), flavor=asked, numa_topology=answer.assignment)
 
 
 _CHOICES = {
@@ -124,7 +109,7 @@ def namespace(number: int, size_mb: int) -> PmemNamespace:
     return PmemNamespace(name=f"ns{number}", path=path, size_kb=size_mb * 1024, align_kb=2048)
 
 
-def with_namespaces(claim: Granted, *sizes_mb: int) -> Granted:
+def with_namespaces(claim: Claim, *sizes_mb: int) -> Claim:
     """Return the claim with namespaces of these sizes."""
     found = (namespace(number, size) for number, size in enumerate(sizes_mb))
     units = (
@@ -135,7 +120,7 @@ def with_namespaces(claim: Granted, *sizes_mb: int) -> Granted:
         )
         for each in found
     )
-    return dataclasses.replace(claim, resources=tuple(units))
+    return replace(claim, resources=tuple(units))
 
 
 #: A mediated device of a simulated host with one shared GPU.

@@ -11,13 +11,13 @@ from difflib import SequenceMatcher
 
 from lxml import etree
 
+from rtagent.model.claim import Claim
 from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
 from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, Mark
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import BadDocument, in_bytes, parse
 from rtagent.virt.libvirt.given_devices import assigns
-from rtagent.virt.libvirt.guest import Granted
 
 #: Children of ``<domain>`` that are compared, in the order in which they are shown: the whole
 #: element, or these children of it.
@@ -50,7 +50,7 @@ MAX_LINES = 6_000
 
 
 def compare(
-    claim: Granted, attached: Sequence[Granted], domain: DomainDocument | None
+    claim: Claim, attached: Sequence[Claim], domain: DomainDocument | None
 ) -> GuestComparison:
     """Compare a guest with its domain.
 
@@ -74,7 +74,7 @@ def compare(
     return GuestComparison(lines=tuple(_aligned(ours, theirs)), domain=domain)
 
 
-def _alone(claim: Granted, attached: Sequence[Granted]) -> tuple[ComparedLine, ...]:
+def _alone(claim: Claim, attached: Sequence[Claim]) -> tuple[ComparedLine, ...]:
     domain = etree.Element("domain")
     domain.extend(guest.children(claim))
     devices = domain.find("devices")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
 from lxml import etree
 
-from rtagent.model.assignment import AssignedResource, Assignment
-from rtagent.model.claim import ATTACH, Replacement
+from rtagent.model.assignment import Assignment
+from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.device import AssignedDevice
-from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.request import Flavor
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.given_devices import assigns
@@ -48,35 +44,7 @@ _OWNED = (
 _OWNED_MEMORY = ("maxMemory", "memory")
 
 
-class Granted(Protocol):
-    """The attributes of a claim that are read here."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def node_uuid(self) -> str: ...
-
-    @property
-    def flavor(self) -> Flavor: ...
-
-    @property
-    def numa_topology(self) -> Assignment | None: ...
-
-    @property
-    def pci(self) -> Sequence[AssignedDevice]: ...
-
-    @property
-    def pci_replaced(self) -> Mapping[str, Replacement]: ...
-
-    @property
-    def mem_encryption(self) -> MemEncryption | None: ...
-
-    @property
-    def resources(self) -> Sequence[AssignedResource]: ...
-
-
-def children(claim: Granted) -> tuple[etree._Element, ...]:
+def children(claim: Claim) -> tuple[etree._Element, ...]:
     """Return the ``<domain>`` children that enact a claim. For an attach claim, return only its
     devices.
     """
@@ -89,7 +57,7 @@ def children(claim: Granted) -> tuple[etree._Element, ...]:
     return (*alone, element)
 
 
-def devices(claim: Granted) -> tuple[etree._Element, ...]:
+def devices(claim: Claim) -> tuple[etree._Element, ...]:
     """Return the children of ``<devices>`` for the claim's PCI devices, then mediated devices, then
     persistent memory."""
     mdevs = (unit for unit in claim.resources if unit.parent_addr)
@@ -100,7 +68,7 @@ def devices(claim: Granted) -> tuple[etree._Element, ...]:
     )
 
 
-def _own_children(claim: Granted) -> tuple[etree._Element, ...]:
+def _own_children(claim: Claim) -> tuple[etree._Element, ...]:
     """Return the children for CPUs, cells and pages, for the memory of a guest with persistent
     memory, and for encrypted memory."""
     assigned, encryption = namespaces(claim.resources), claim.mem_encryption
@@ -109,7 +77,7 @@ def _own_children(claim: Granted) -> tuple[etree._Element, ...]:
     return (*memory, *_numa_children(claim), *security)
 
 
-def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
+def _numa_children(claim: Claim) -> tuple[etree._Element, ...]:
     """Return the children for CPUs, cells and pages."""
     assignment = claim.numa_topology or Assignment()
     vcpus = claim.flavor.vcpus
@@ -130,7 +98,7 @@ def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
     return tuple(whole)
 
 
-def _memory_backing(claim: Granted, assignment: Assignment) -> Iterator[etree._Element]:
+def _memory_backing(claim: Claim, assignment: Assignment) -> Iterator[etree._Element]:
     """Yield children of ``<memoryBacking>``. Encrypted memory is locked: it cannot be swapped."""
     found = tuple(guest_numa.memory_backing(assignment))
     yield from found
@@ -138,12 +106,12 @@ def _memory_backing(claim: Granted, assignment: Assignment) -> Iterator[etree._E
         yield etree.Element("locked")
 
 
-def xml(claim: Granted) -> str:
+def xml(claim: Claim) -> str:
     """Return the children as text, for a caller that writes domain documents without `apply`."""
     return "".join(etree.tostring(child, encoding="unicode") for child in children(claim))
 
 
-def node_devices(claim: Granted) -> tuple[str, ...]:
+def node_devices(claim: Claim) -> tuple[str, ...]:
     """Return documents of the mediated devices to create before the guest is started (libvirt's
     ``virNodeDeviceCreateXML``)."""
     return tuple(
@@ -153,7 +121,7 @@ def node_devices(claim: Granted) -> tuple[str, ...]:
     )
 
 
-def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] = ()) -> str:
+def apply(domain_xml: str | bytes, claim: Claim, attached: Iterable[Claim] = ()) -> str:
     """Merge the claim's children into a whole domain document.
 
     They replace the document's elements for the same settings. What else names a host CPU, cell,
@@ -186,7 +154,7 @@ def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] =
     return etree.tostring(domain, encoding="unicode")
 
 
-def _put_memory(domain: etree._Element, claim: Granted) -> None:
+def _put_memory(domain: etree._Element, claim: Claim) -> None:
     """Replace the sizes of the memory, if the guest has persistent memory, or no longer has it."""
     assigned = namespaces(claim.resources)
     if not assigned and not any(map(assigns, domain.iterfind("devices/memory"))):
@@ -197,7 +165,7 @@ def _put_memory(domain: etree._Element, claim: Granted) -> None:
         _put(domain, child)
 
 
-def _put_security(domain: etree._Element, claim: Granted) -> None:
+def _put_security(domain: etree._Element, claim: Claim) -> None:
     """Replace the encryption of the memory. The caller's certificate and session stay."""
     existing, encryption = domain.find("launchSecurity[@type='sev']"), claim.mem_encryption
     if encryption is None:
@@ -212,7 +180,7 @@ def _put_security(domain: etree._Element, claim: Granted) -> None:
     _put(domain, wanted)
 
 
-def _owned(domain: etree._Element, claim: Granted, assignment: Assignment) -> Iterator[str]:
+def _owned(domain: etree._Element, claim: Claim, assignment: Assignment) -> Iterator[str]:
     """Yield the paths of what is removed from a document."""
     yield from _OWNED
     if assignment.file_backed or domain.find("memoryBacking/source[@type='file']") is not None:

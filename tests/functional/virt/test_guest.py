@@ -1,12 +1,12 @@
 """Claims in domain documents, put to libvirt itself."""
 
 import contextlib
-import dataclasses
 from datetime import UTC, datetime
 
 import libvirt
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.guest import DomainDocument
@@ -67,7 +67,7 @@ def test_persistent_memory_can_be_defined(test_driver, connection, specs):
 @pytest.mark.parametrize("model", [AMD_SEV, AMD_SEV_ES])
 def test_encrypted_memory_can_be_defined(test_driver, model):
     encryption = MemEncryption(model=model, cbitpos=51, reduced_phys_bits=1)
-    claim = dataclasses.replace(granted(), mem_encryption=encryption)
+    claim = replace(granted(), mem_encryption=encryption)
     document = apply(plain_domain("test"), claim)
     domain = test_driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     try:
@@ -157,7 +157,7 @@ def test_a_guest_of_two_cells_sees_each_device_at_its_own(connection):
     plain = plain_domain("qemu").replace(
         "<type arch='x86_64'>", "<type arch='x86_64' machine='q35'>"
     )
-    claim = dataclasses.replace(granted(numa_nodes="2"), pci=(GPU, FAR))
+    claim = replace(granted(numa_nodes="2"), pci=(GPU, FAR))
     document = apply(plain, claim)
     domain = connection.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     try:
@@ -166,4 +166,4 @@ def test_a_guest_of_two_cells_sees_each_device_at_its_own(connection):
         domain.undefine()
     assert seats(live) == seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
     assert seats(apply(live, claim)) == seats(document)
-    assert seats(apply(live, dataclasses.replace(claim, pci=(FAR,)))) == {"0x88": (1, 0)}
+    assert seats(apply(live, replace(claim, pci=(FAR,)))) == {"0x88": (1, 0)}

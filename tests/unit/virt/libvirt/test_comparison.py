@@ -1,10 +1,10 @@
 """The guest of a claim beside its domain."""
 
-import dataclasses
 from datetime import UTC, datetime
 
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
 from rtagent.model.claim import ATTACH
 from rtagent.model.device import STANDARD, AssignedDevice
@@ -59,7 +59,7 @@ def test_order_and_units_are_no_differences():
 
 def test_a_device_that_only_one_side_has_is_marked_there():
     claim = granted()
-    with_gpu = dataclasses.replace(claim, pci=(GPU,))
+    with_gpu = replace(claim, pci=(GPU,))
     bare = compare(with_gpu, (), document(apply(plain_domain(), claim)))
     assert {mark for mark, _, _ in marked(bare)} == {"only-claim"}
     assert any("<hostdev" in line for _, line, _ in marked(bare))
@@ -68,7 +68,7 @@ def test_a_device_that_only_one_side_has_is_marked_there():
 
 
 def test_a_device_behind_a_disk_is_the_claims():
-    with_gpu = dataclasses.replace(granted(), pci=(GPU,))
+    with_gpu = replace(granted(), pci=(GPU,))
     disk = (
         "<disk type='nvme' device='disk'><source type='pci' managed='yes' namespace='1'>"
         "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/></source>"
@@ -83,7 +83,7 @@ def test_a_device_behind_a_disk_is_the_claims():
 
 
 def test_devices_of_attach_claims_belong_to_the_guest():
-    claim, attached = granted(), dataclasses.replace(granted(), pci=(GPU,), kind=ATTACH)
+    claim, attached = granted(), replace(granted(), pci=(GPU,), kind=ATTACH)
     xml = apply(plain_domain(), claim, [attached])
     assert compare(claim, [attached], document(xml)).differences == 0
     alone = compare(claim, [attached], None)

@@ -1,7 +1,5 @@
 """Claims in domain documents."""
 
-import dataclasses
-
 import pytest
 from lxml import etree
 from msgspec.structs import replace
@@ -296,7 +294,7 @@ def given(*addresses, kind=BUILD, vgpus=0):
         for n in range(vgpus)
     )
     named = AssignedResource(resource_class="CUSTOM_PMEM", identifier="ns0")
-    return dataclasses.replace(granted(), kind=kind, pci=tuple(pci), resources=(*units, named))
+    return replace(granted(), kind=kind, pci=tuple(pci), resources=(*units, named))
 
 
 def devices(claim, *attached, domain=None):

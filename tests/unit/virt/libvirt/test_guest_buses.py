@@ -1,7 +1,5 @@
 """At which of its cells a guest sees a device."""
 
-import dataclasses
-
 import pytest
 from lxml import etree
 from msgspec.structs import replace
@@ -17,7 +15,7 @@ PC = plain_domain().replace("<type arch='x86_64'>", "<type arch='x86_64' machine
 
 def claim(*devices, cells="2"):
     """A guest on as many cells as the host has, first on first."""
-    return dataclasses.replace(granted(numa_nodes=cells), pci=devices)
+    return replace(granted(numa_nodes=cells), pci=devices)
 
 
 def applied(*claims, domain=Q35):
@@ -42,7 +40,7 @@ def test_guest_cells_have_their_own_numbers():
     guest = granted(numa_nodes="2").numa_topology
     assert guest is not None
     turned = replace(guest, cells=tuple(reversed(guest.cells)))
-    swapped = dataclasses.replace(claim(GPU), numa_topology=turned)
+    swapped = replace(claim(GPU), numa_topology=turned)
     assert seats(applied(swapped)) == {"0x08": (1, 0)}
 
 
@@ -82,7 +80,7 @@ def test_buses_of_another_claim_replace_them():
 
 
 def test_attached_devices_are_on_the_bus_of_their_cell():
-    document = applied(claim(GPU), dataclasses.replace(claim(FAR), kind="attach"))
+    document = applied(claim(GPU), replace(claim(FAR), kind="attach"))
     assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
 
 

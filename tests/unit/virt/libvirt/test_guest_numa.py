@@ -1,7 +1,5 @@
 """Persistent memory in domain documents."""
 
-import dataclasses
-
 import pytest
 from lxml import etree
 from msgspec.structs import replace
@@ -110,8 +108,8 @@ def test_persistent_memory_is_not_host_memory():
 
 def test_a_claim_without_details_of_its_namespace_adds_none():
     unknown = AssignedResource(resource_class="CUSTOM_PMEM", identifier="ns0")
-    claim = dataclasses.replace(granted(), resources=(unknown,))
+    claim = replace(granted(), resources=(unknown,))
     assert applied(claim) == applied(granted())
     there = PmemNamespace(name="ns0", path="/dev/dax0.0", size_kb=64, align_kb=2048)
-    claim = dataclasses.replace(granted(), resources=(replace(unknown, namespace=there),))
+    claim = replace(granted(), resources=(replace(unknown, namespace=there),))
     assert applied(claim).count("<path>") == 1

@@ -1,9 +1,8 @@
 """Encrypted memory in documents of libvirt."""
 
-import dataclasses
-
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
@@ -77,7 +76,7 @@ def test_number_of_contexts_must_be_a_number():
 
 def with_encryption(model=AMD_SEV, **specs):
     encryption = MemEncryption(model=model, cbitpos=51, reduced_phys_bits=1)
-    return dataclasses.replace(granted(**specs), mem_encryption=encryption)
+    return replace(granted(**specs), mem_encryption=encryption)
 
 
 def applied(claim, domain=None):
@@ -106,7 +105,7 @@ def test_memory_is_locked_once(specs):
 
 
 def test_facts_that_libvirt_fills_in_are_left_out():
-    claim = dataclasses.replace(granted(), mem_encryption=MemEncryption(model=AMD_SEV))
+    claim = replace(granted(), mem_encryption=MemEncryption(model=AMD_SEV))
     (security,) = etree.fromstring(applied(claim)).findall("launchSecurity")
     assert [each.tag for each in security] == ["policy"]
 
