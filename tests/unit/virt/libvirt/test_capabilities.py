@@ -132,34 +132,12 @@ def test_one_socket_with_smt():
     assert HUGE not in cell.pages
 
 
-def test_one_socket_without_smt():
-    (cell,) = cells("one-socket-no-smt")
-    assert cell.siblings == tuple(frozenset({n}) for n in range(6))
-
-
 def test_two_sockets():
     assert cpus("two-sockets") == ["0-15,32-47", "16-31,48-63"]
     first, second = cells("two-sockets")
     assert (first.sockets, second.sockets) == ({0}, {1})
     assert (first.distances, second.distances) == ({0: 10, 1: 21}, {0: 21, 1: 10})
     assert (first.pages[HUGE], second.pages[HUGE]) == (64, 96)
-
-
-def test_cpus_numbered_round_robin_over_sockets():
-    first, second = cells("two-sockets-no-smt")
-    assert first.cpus == frozenset(range(0, 24, 2))
-    assert second.cpus == frozenset(range(1, 24, 2))
-
-
-@pytest.mark.parametrize(("name", "per_socket"), [("sub-numa-4-cells", 2), ("sub-numa-8-cells", 4)])
-def test_sub_numa_clustering_puts_cells_into_one_socket(name, per_socket):
-    found = cells(name)
-    assert [cell.sockets for cell in found] == [
-        {number // per_socket} for number in range(2 * per_socket)
-    ]
-    near = {cell.distances[0] for cell in found[1:per_socket]}
-    far = {cell.distances[0] for cell in found[per_socket:]}
-    assert max(near) < min(far)
 
 
 def test_a_cell_without_memory():
@@ -192,13 +170,6 @@ def test_an_offline_cpu_reported_like_an_online_one():
     (cell,) = parse_cells(document(f"<cell id='1'>{cpus}</cell>"), frozenset({0, 4}))
     assert cell.siblings == (frozenset({4}),)
     assert cell.offline == {5}
-
-
-def test_cells_of_aarch64():
-    (cell,) = cells("aarch64")
-    assert len(cell.cpus) == len(cell.siblings) == 80
-    assert cell.pages.keys() == {4, 64, 2048, 32768, 1048576}
-    assert min(cells("aarch64-64k-pages")[1].pages) == 64
 
 
 def test_a_host_without_cells():

@@ -281,14 +281,6 @@ def test_a_domain_that_went_while_it_was_read_says_nothing(domains):
     assert look.problems == ()
 
 
-def test_a_hanging_domain_is_present_and_a_problem(impatient, release):
-    a, b = Guest(A), Guest(B)
-    a.hangs = release
-    look = impatient.look(Session(Libvirt(a, b), ()), HOST)
-    assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
-    assert [problem.item for problem in look.problems] == [f"domain {A}"]
-
-
 def test_a_hanging_domain_is_skipped_until_its_call_returns(impatient, release):
     a, b = Guest(A), Guest(B)
     a.hangs = release
@@ -311,14 +303,6 @@ def test_an_observation_ends_when_libvirt_hangs_as_a_whole(impatient, release):
     with pytest.raises(TimeoutError):
         impatient.look(Session(virt, ()), HOST)
     assert guests[1].reads == 0
-
-
-def test_a_domain_removed_during_the_read_is_present_without_a_problem(domains):
-    a = Guest(A)
-    a.document = no_domain()
-    look = domains.look(Session(Libvirt(a), ()), HOST)
-    assert sizes(look) == {A: (True, None, None)}
-    assert look.problems == ()
 
 
 def test_a_connection_error_is_raised(domains):
@@ -371,14 +355,6 @@ def test_an_idle_observation_returns_the_same_values(domains):
         assert domains.look(session, host).domains[A] is first
 
 
-def test_invalid_pins_are_a_problem_and_the_domain_is_present(domains):
-    a, b = pinned(Guest(A), "all"), Guest(B)
-    look = domains.look(Session(Libvirt(a, b), ()), HOST)
-    assert sizes(look) == {A: (True, 1, 64), B: (True, 1, 64)}
-    assert look.domains[A].occupancy == Occupancy(unknown=frozenset({HostResource.CPUS}))
-    assert [problem.item for problem in look.problems] == [f"domain {A}"]
-
-
 VDPA = "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
 MACVTAP = "<interface type='direct'><source dev='ens1f0v0' mode='passthrough'/></interface>"
 
@@ -409,9 +385,3 @@ def test_a_device_that_a_document_names_is_unknown_until_it_is_listed(domains, e
     assert look.domains[A].occupancy == Occupancy(devices=frozenset({"0000:20:02.0"}))
     assert look.problems == ()
     assert a.reads == 1
-
-
-def test_a_domain_that_is_shut_off_has_no_devices(domains):
-    a = with_device(Guest(A, stats=SHUT_OFF), VDPA)
-    look = domains.look(Session(Libvirt(a), ()), HOST)
-    assert (look.domains[A].occupancy.devices, look.problems) == (frozenset(), ())

@@ -5,7 +5,7 @@ from lxml import etree
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.given_devices import Given, assigns, element_devices
+from rtagent.virt.libvirt.given_devices import Given, assigns
 from rtagent.virt.libvirt.host_facts import HostFacts
 
 AT = "<address domain='0x0000' bus='0x60' slot='0x00' function='0x0'/>"
@@ -202,8 +202,3 @@ def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
         (None, Occupancy(unknown=frozenset({HostResource.DEVICES}))),
     ):
         assert facts.confinement.occupancy(HostFacts(namespaces=namespaces)) == expected
-
-
-def test_an_element_alone():
-    element = etree.fromstring(disk(NVME, "nvme"))
-    assert (assigns(element), element_devices(element)) == (True, ADDRESS)

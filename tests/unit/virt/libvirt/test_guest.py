@@ -305,16 +305,6 @@ def devices(claim, *attached, domain=None):
     return [address.get("bus") or address.get("uuid") for address in sources]
 
 
-def test_devices_are_added_to_the_document():
-    assert devices(given(GPU_0, GPU_1)) == ["0x08", "0x88"]
-    assert devices(given(GPU_1)) == ["0x88"]
-
-
-def test_mediated_devices_have_the_uuid_of_their_unit():
-    uuid = mdev_uuid(NODE.uuid, f"{GPU_0}/nvidia-11/0")
-    assert devices(given(vgpus=1)) == [uuid]
-
-
 def test_attached_devices_stay_when_their_claims_are_passed():
     first, added = given(GPU_0), given(GPU_1, kind=ATTACH)
     both = apply(plain_domain(), first, [added])

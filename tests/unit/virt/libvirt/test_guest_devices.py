@@ -113,27 +113,6 @@ def test_assigned_devices_are_read_back_from_libvirts_document():
     assert given_devices(etree.fromstring(shown)).addresses == {GPU_0, GPU_1, vf(3)}
 
 
-def test_every_kind_of_assignment_is_parsed():
-    document = domain(*device_elements(ALL), *mdev_elements(NODE.uuid, [UNIT]))
-    assert given_devices(document) == Given(
-        addresses=frozenset({GPU_0, GPU_1, vf(3)}),
-        mdevs=frozenset({mdev_uuid(NODE.uuid, UNIT.identifier)}),
-        vdpas=frozenset({"/dev/vhost-vdpa-0"}),
-    )
-    assert given_devices(domain()) == Given()
-
-
-@pytest.mark.parametrize(
-    ("device", "given"),
-    [
-        (OF_A_PORT, Given(addresses=frozenset({vf(3)}))),
-        (VDPA_DEVICE, Given(vdpas=frozenset({"/dev/vhost-vdpa-0"}))),
-    ],
-)
-def test_an_interface_may_be_the_only_device(device, given):
-    assert given_devices(domain(*device_elements([device]))) == given
-
-
 def test_a_document_assigns_exactly_the_claims_devices():
     others = [
         etree.fromstring("<interface type='network'><source network='default'/></interface>"),
@@ -206,12 +185,6 @@ def test_disks_on_namespaces_of_one_controller_stay():
         ("1", "no"),
         ("2", "no"),
     ]
-
-
-def test_a_disk_on_an_unmanaged_controller_is_unmanaged():
-    document = domain(etree.fromstring(NVME_DISK))
-    put_devices(document, device_elements([NVME]), [NVME])
-    assert document.find("devices/disk/source").get("managed") == "no"
 
 
 @pytest.mark.parametrize("text", [text for _, text in FORMS])
@@ -291,12 +264,3 @@ def test_devices_are_added_to_a_document_without_any():
     assert bare.find("devices") is None
     put_devices(bare, device_elements([GPU]))
     assert given_devices(bare).addresses == {GPU_0}
-
-
-def test_an_invalid_address_is_named():
-    odd = etree.fromstring(
-        "<hostdev mode='subsystem' type='pci'><source>"
-        "<address domain='0x0000' bus='0x100' slot='0x00' function='0x0'/></source></hostdev>"
-    )
-    with pytest.raises(BadDocument, match="address of a device: bus"):
-        given_devices(domain(odd))

@@ -5,9 +5,7 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource, PmemNamespace
-from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply, xml
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.guests import granted, plain_domain, with_namespaces
 
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
@@ -96,14 +94,6 @@ def test_an_nvdimm_in_a_file_is_the_callers():
 def test_the_children_have_everything_for_a_caller_that_writes_documents():
     tags = [each.tag for each in etree.fromstring(f"<d>{xml(with_namespaces(granted(), 64))}</d>")]
     assert tags == ["maxMemory", "memory", "vcpu", "cpu", "devices"]
-
-
-def test_persistent_memory_is_not_host_memory():
-    facts = parse_domain(applied(with_namespaces(granted(), 4096, 512)))
-    assert (facts.memory_mb, facts.excluded_kib) == (2048, (4096 + 512) * MIB)
-    assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
-    names = HostFacts(namespaces={"/dev/dax0.0": "ns0"})
-    assert facts.confinement.occupancy(names).namespaces == {"ns0"}
 
 
 def test_a_claim_without_details_of_its_namespace_adds_none():

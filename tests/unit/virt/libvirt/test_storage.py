@@ -15,11 +15,6 @@ def test_the_probe_uses_statvfs(tmp_path):
     assert 0 < size.free <= size.total
 
 
-def test_size_comes_from_the_probe():
-    size = FileSystem(total=10, free=3)
-    assert Storage("/i", 5, {"/i": size}.__getitem__).size() == size
-
-
 def test_a_missing_directory_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Storage(str(tmp_path / "none"), 5).size()

@@ -39,6 +39,8 @@ def test_the_default_is_one_cell_per_socket(cells, expected):
         ({"pages": {2048: -1}}, "-1 pages of 2048 KiB"),
         ({"memory_mb": 64, "pages": {2048: 17}}, "take 34816 KiB of each cell, which has 32768"),
         ({"hostname": "a b"}, "hostname 'a b'"),
+        ({"gpus": -1}, "gpus = -1: it must be from 0 to 16"),
+        ({"vfs": 257}, "vfs = 257: it must be from 0 to 256"),
     ],
 )
 def test_impossible_hardware_is_refused(odd, message):
