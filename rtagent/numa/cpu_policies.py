@@ -36,8 +36,8 @@ def cpu_policy(properties: Properties) -> str:
     :raises InvalidFlavor: these contradict each other, or the image may not override the flavor.
     """
     flavor, image = pair = properties.typed("hw:cpu_policy")
-    for found in filter(None, pair):
-        found.one_of(CPU_POLICIES)
+    for setting in filter(None, pair):
+        setting.one_of(CPU_POLICIES)
     if flavor and image and image.value in _FORBIDDEN[flavor.value]:
         raise pair.conflict(f"the image may not ask for {image.value} CPUs with this flavor")
     vcpus = tuple(properties.in_request_groups("resources", "VCPU"))
@@ -99,8 +99,8 @@ def thread_policy(properties: Properties, cpu_policy: str) -> str:
 
 def _named_thread_policy(pair: Pair) -> str | None:
     flavor, image = pair
-    for found in filter(None, pair):
-        found.one_of(THREAD_POLICIES)
+    for setting in filter(None, pair):
+        setting.one_of(THREAD_POLICIES)
     if flavor is None:
         return image.value if image else None
     if flavor.value != PREFER and image and image.value != flavor.value:
@@ -112,8 +112,8 @@ def _trait(properties: Properties) -> Property | None:
     """Return the setting of the trait in the flavor, else in the image. An image can only require
     it.
     """
-    for found in properties.in_request_groups("trait", _TRAIT):
-        return found
+    for setting in properties.in_request_groups("trait", _TRAIT):
+        return setting
     name = f"trait:{_TRAIT}"
     value = properties.image.get(name)
     return Property(name, value) if value == "required" else None
@@ -125,14 +125,14 @@ def emulator_threads_policy(properties: Properties, cpu_policy: str) -> str | No
 
     :raises InvalidFlavor: it is not a policy, or there are no dedicated vCPUs to isolate it from.
     """
-    found = properties.extra_spec("hw:emulator_threads_policy")
-    if found is None:
+    setting = properties.extra_spec("hw:emulator_threads_policy")
+    if setting is None:
         return None
-    policy = found.one_of(EMULATOR_THREADS_POLICIES)
+    policy = setting.one_of(EMULATOR_THREADS_POLICIES)
     if policy == EMULATOR_ISOLATE and cpu_policy == SHARED:
         raise conflict(
             "an isolated emulator requires dedicated CPUs",
-            found,
+            setting,
             *cpu_policy_sources(properties),
         )
     return policy
@@ -234,7 +234,7 @@ def cpu_topology(properties: Properties) -> CpuTopology:
         raise conflict(
             "no arrangement of the vCPUs is within these limits",
             properties.flavor_vcpus,
-            *(found for part in _PARTS for found in properties.given(f"hw:cpu_max_{part}")),
+            *(setting for part in _PARTS for setting in properties.given(f"hw:cpu_max_{part}")),
         )
     sockets, cores, threads = max(possible, key=lambda counts: _rank(counts, preferred))
     return CpuTopology(sockets=sockets, cores=cores, threads=threads)
@@ -262,8 +262,8 @@ def _preferred(properties: Properties, limits: tuple[int, ...]) -> tuple[int, ..
     pairs = [properties.given(f"hw:cpu_{part}") for part in _PARTS]
     flavor = tuple(_number(pair.flavor) for pair in pairs)
     image = tuple(_number(pair.image) for pair in pairs)
-    for part, wanted, limit, pair in zip(_PARTS, image, limits, pairs, strict=True):
-        if limit and wanted > limit:
+    for part, preference, limit, pair in zip(_PARTS, image, limits, pairs, strict=True):
+        if limit and preference > limit:
             raise overriding(
                 f"the image may not ask for more {part} than its own or the flavor's limit",
                 pair.image,
@@ -271,7 +271,9 @@ def _preferred(properties: Properties, limits: tuple[int, ...]) -> tuple[int, ..
             )
     if any(image):
         return image
-    exceeds = any(limit and wanted > limit for wanted, limit in zip(flavor, limits, strict=True))
+    exceeds = any(
+        limit and preference > limit for preference, limit in zip(flavor, limits, strict=True)
+    )
     return (_UNSET,) * 3 if exceeds else flavor
 
 
@@ -286,9 +288,9 @@ def _within(vcpus: int, limits: tuple[int, ...]) -> Iterator[tuple[int, int, int
 
 def _rank(counts: tuple[int, int, int], preferred: tuple[int, ...]) -> tuple[int, int, int]:
     sockets, cores, _ = counts
-    met = sum(has == wanted for has, wanted in zip(counts, preferred, strict=True))
+    met = sum(has == preference for has, preference in zip(counts, preferred, strict=True))
     return met, sockets * cores, sockets
 
 
-def _number(found: Property | None) -> int:
-    return found.integer() if found else _UNSET
+def _number(setting: Property | None) -> int:
+    return setting.integer() if setting else _UNSET

@@ -8,6 +8,7 @@ for each guest cell.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
@@ -235,8 +236,8 @@ def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:
 
 def _unfit(rows: Sequence[CandidateRow], cells: frozenset[int]) -> Iterator[Reason]:
     """Return why guest cells do not fit these host cells."""
-    reasons = (row.reasons[cell] for row in rows for cell in row.reasons if cell in cells)
-    yield from dict.fromkeys(reason for each in reasons for reason in each)
+    unfit = (row.reasons[cell] for row in rows for cell in row.reasons if cell in cells)
+    yield from dict.fromkeys(chain.from_iterable(unfit))
 
 
 def _cells(code: ReasonCode, requested: int, available: int, where: str) -> Reason:

@@ -115,8 +115,8 @@ def keep_cells(before: Host, after: Host, changed: Iterable[NumaUsage]) -> None:
     :param after: with the topology and the policy of `before`.
     :param changed: the usage of every owner that has changed, before and after the change.
     """
-    known = host_cells.known(before)
-    if known is None:
+    capacities = host_cells.known(before)
+    if capacities is None:
         return
     cells = _cells_of(changed, after.topology)
     host_cells.keep(
@@ -124,7 +124,7 @@ def keep_cells(before: Host, after: Host, changed: Iterable[NumaUsage]) -> None:
         tuple(
             _capacity(cell, cores, after.usage, after.policy) if cell.id in cells else capacity
             for capacity, cell, cores in zip(
-                known, after.topology.cells, _idle_cores(after.topology), strict=True
+                capacities, after.topology.cells, _idle_cores(after.topology), strict=True
             )
         ),
     )

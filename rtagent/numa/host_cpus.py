@@ -76,25 +76,25 @@ def _error(option: str, cpus: frozenset[int], rule: str) -> ConfigError:
     return ConfigError(group="compute", option=option, value=format_cpu_spec(cpus), rule=rule)
 
 
-def with_managed_cpus(seen: Topology, known: Topology, managed: frozenset[int]) -> Topology:
+def with_managed_cpus(seen: Topology, last: Topology, managed: frozenset[int]) -> Topology:
     """Return an observed topology in which the managed CPUs that are off appear as if they were
     online.
 
     Linux reports neither the siblings nor the socket of an offline CPU (LP2077228). A hypervisor
     that was started while the CPU was off may not report it at all. So all data of these CPUs comes
-    from `known`. Everything else is as observed.
+    from `last`. Everything else is as observed.
 
-    :param known: the result of the previous call; at first, an observation with every managed CPU
+    :param last: the result of the previous call; at first, an observation with every managed CPU
         online.
     """
     if not managed:
         return seen
-    before = {cell.id: cell for cell in known.cells}
+    before = {cell.id: cell for cell in last.cells}
     cells = tuple(
         _cell(cell, before[cell.id], managed) if cell.id in before else cell for cell in seen.cells
     )
     in_cells = frozenset[int]().union(*(cell.cpus for cell in cells))
-    return replace(seen, cells=cells, cpus=seen.cpus | in_cells, cpu_info=known.cpu_info)
+    return replace(seen, cells=cells, cpus=seen.cpus | in_cells, cpu_info=last.cpu_info)
 
 
 def cpus_without_cell(seen: Topology, managed: frozenset[int]) -> frozenset[int]:
@@ -114,16 +114,16 @@ def _in_cells(topology: Topology) -> frozenset[int]:
     return frozenset[int]().union(*(cell.cpus | cell.offline for cell in topology.cells))
 
 
-def _cell(seen: Cell, known: Cell, managed: frozenset[int]) -> Cell:
-    cpus = seen.cpus | managed & known.cpus
-    cores = [core & cpus for core in _joined(*known.siblings, *seen.siblings)]
+def _cell(seen: Cell, last: Cell, managed: frozenset[int]) -> Cell:
+    cpus = seen.cpus | managed & last.cpus
+    cores = [core & cpus for core in _joined(*last.siblings, *seen.siblings)]
     return replace(
         seen,
         cpus=cpus,
         offline=seen.offline - cpus,
         siblings=tuple(sorted((core for core in cores if core), key=min)),
         # A wrong socket is reported for a CPU that goes offline during the observation.
-        sockets=known.sockets if cpus <= known.cpus else known.sockets | seen.sockets,
+        sockets=last.sockets if cpus <= last.cpus else last.sockets | seen.sockets,
     )
 
 

@@ -87,8 +87,8 @@ def numa_nodes(properties: Properties) -> int | None:
     pair = properties.typed("hw:numa_nodes")
     if pair.flavor and pair.image:
         raise pair.conflict("the image may not set what the flavor sets")
-    found = pair.flavor or pair.image
-    return found.integer() if found else None
+    setting = pair.flavor or pair.image
+    return setting.integer() if setting else None
 
 
 def _per_cell(properties: Properties, name: str) -> tuple[Property, ...]:
@@ -107,8 +107,8 @@ def _until_unset(values: tuple[Property | None, ...]) -> tuple[Property, ...]:
     return tuple(value for value in values[:end] if value)
 
 
-def _has_value(found: Property) -> bool:
-    return bool(found.value.strip())
+def _has_value(setting: Property) -> bool:
+    return bool(setting.value.strip())
 
 
 def _equal(properties: Properties, count: int) -> list[tuple[frozenset[int], int]]:
@@ -128,7 +128,7 @@ def _described(
     properties: Properties, cpus: tuple[Property, ...], memory: tuple[Property, ...]
 ) -> list[tuple[frozenset[int], int]]:
     """Return the vCPUs and MB of each cell that is described."""
-    sets, sizes = [each.cpus() for each in cpus], [each.integer() for each in memory]
+    sets, sizes = [listed.cpus() for listed in cpus], [size.integer() for size in memory]
     listed = sorted(cpu for cell in sets for cpu in cell)
     if listed != list(range(properties.vcpus)):
         raise conflict(
@@ -279,8 +279,8 @@ def page_request(properties: Properties) -> PageRequest | None:
             flavor,
             image,
         )
-    found = image or flavor
-    return _parsed(found) if found else None
+    setting = image or flavor
+    return _parsed(setting) if setting else None
 
 
 def locked_memory(properties: Properties) -> bool:
@@ -291,10 +291,10 @@ def locked_memory(properties: Properties) -> bool:
     flavor, image = pair = properties.pair("hw:locked_memory")
     if flavor and image and flavor.boolean() != image.boolean():
         raise pair.conflict("the image may not differ from the flavor")
-    found = flavor or image
-    locked = bool(found and found.boolean())
+    setting = flavor or image
+    locked = bool(setting and setting.boolean())
     if locked and not any(properties.pair("hw:mem_page_size")):
-        raise conflict("locked memory requires hw:mem_page_size", found)
+        raise conflict("locked memory requires hw:mem_page_size", setting)
     return locked
 
 
@@ -304,8 +304,8 @@ def pci_numa_affinity_policy(properties: Properties) -> str | None:
 
     :raises InvalidFlavor: it is not a policy, or the image and the flavor differ.
     """
-    for found in filter(None, properties.typed("hw:pci_numa_affinity_policy")):
-        found.one_of(PCI_NUMA_POLICIES)
+    for setting in filter(None, properties.typed("hw:pci_numa_affinity_policy")):
+        setting.one_of(PCI_NUMA_POLICIES)
     agreed = properties.agreed("hw:pci_numa_affinity_policy")
     return agreed.value if agreed else None
 
@@ -327,8 +327,8 @@ def _pcpus(properties: Properties, dedicated: int, emulator: str | None) -> int:
     return needed
 
 
-def _parsed(found: Property) -> PageRequest:
+def _parsed(setting: Property) -> PageRequest:
     try:
-        return parse_request(found.value)
+        return parse_request(setting.value)
     except BadPageSize as error:
-        raise found.invalid(str(error)) from error
+        raise setting.invalid(str(error)) from error

@@ -22,6 +22,7 @@ from tests.support.hosts import uid
 from tests.support.numa_hosts import HUGE, LARGE, cell, fit_guest, flavor, host, required, topology
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 #: Two cells of eight cores of two threads each, of them two cores shared; pages of all sizes.
 WHERE = host(
     topology(*(cell(n, cores=8, huge={LARGE: 1024, HUGE: 2}) for n in range(2))),
@@ -36,6 +37,13 @@ def granted(vcpus: int = 4, memory_mb: int = 2048, where: Host = WHERE, **specs:
     assert isinstance(answer, Fitted), str(answer)
     asked = flavor(vcpus, memory_mb, **specs)
     return replace(pinned_claim(), flavor=asked, numa_topology=answer.assignment)
+
+
+def applied(claim: Claim, *attached: Claim, domain: str | None = None) -> str:
+    """Merge claims into a domain document, by default a plain one. The result is a valid one."""
+    document = guest.apply(domain or plain_domain(), claim, attached)
+    SCHEMA.assertValid(etree.fromstring(document))
+    return document
 
 
 _CHOICES = {

@@ -10,13 +10,12 @@ from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply, children, node_devices
-from tests.support.guests import WHERE, combinations, granted, plain_domain
+from tests.support.guests import SCHEMA, WHERE, combinations, granted, plain_domain
 from tests.support.hosts import NODE
 from tests.support.numa_hosts import host
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
 GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
-SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 COMBINATIONS = list(combinations())
 
 

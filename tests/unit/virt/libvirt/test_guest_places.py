@@ -8,9 +8,8 @@ import pytest
 from lxml import etree
 
 from rtagent.virt.libvirt.guest import apply
-from tests.support.guests import granted, plain_domain
+from tests.support.guests import SCHEMA, granted, plain_domain
 
-SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 #: CPUs 4-5 of cell 0 and 20-21 of cell 1, which the emulator has too; pages of 2 MiB.
 PINNED = granted(numa_nodes="2", cpu_policy="dedicated", mem_page_size="2MB")
 #: CPUs 0-3 and 16-19; neither cells nor pages.

@@ -8,11 +8,10 @@ from rtagent.model.domain_usage import HostResource
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.guest import apply, xml
+from rtagent.virt.libvirt.guest import xml
 from rtagent.virt.libvirt.launch_security import encryption_capacities
-from tests.support.guests import granted, plain_domain
+from tests.support.guests import applied, granted, plain_domain
 
-SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 FACTS = "<cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>"
 NUMBERS = "<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>"
 
@@ -79,12 +78,6 @@ def with_encryption(model=AMD_SEV, **specs):
     return replace(granted(**specs), mem_encryption=encryption)
 
 
-def applied(claim, domain=None):
-    text = apply(domain or plain_domain(), claim)
-    SCHEMA.assertValid(etree.fromstring(text))
-    return text
-
-
 @pytest.mark.parametrize(("model", "policy"), [(AMD_SEV, "0x0033"), (AMD_SEV_ES, "0x0037")])
 def test_a_guest_is_launched_with_the_policy_of_its_model(model, policy):
     claim = with_encryption(model)
@@ -113,15 +106,16 @@ def test_facts_that_libvirt_fills_in_are_left_out():
 def test_applying_a_claim_twice_changes_nothing_and_the_callers_session_stays():
     claim = with_encryption()
     own = "<launchSecurity type='sev'><policy>0x1</policy><session>AAA</session></launchSecurity>"
-    once = applied(claim, plain_domain().replace("</domain>", f"{own}</domain>"))
+    once = applied(claim, domain=plain_domain().replace("</domain>", f"{own}</domain>"))
     assert once.count("<launchSecurity") == 1 and "<session>AAA</session>" in once
     assert "0x0033" in once
-    assert applied(claim, once) == once
+    assert applied(claim, domain=once) == once
 
 
 def test_a_guest_without_encryption_has_none():
     plain = applied(granted())
-    assert applied(granted(), applied(with_encryption(), plain)) == plain
+    encrypted = applied(with_encryption(), domain=plain)
+    assert applied(granted(), domain=encrypted) == plain
     assert parse_domain(plain).confinement.mem_encryption is None
 
 
