@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.base import Value
 from rtagent.ports import Reporter
 from rtagent.virt.libvirt.events import (
     DEVICE_EVENTS,
@@ -43,17 +42,6 @@ _Connected = tuple[libvirt.virConnect, Signature]
 _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
 
 
-class Callbacks(Value, frozen=True, kw_only=True):
-    """Functions called on events, on any thread; all must return at once.
-
-    :ivar lost: a session was lost; called once for each, with the cause of the targeted audit.
-    :ivar domain: a domain changed. None: such events are not subscribed to.
-    """
-
-    lost: Callable[[str], None]
-    domain: Changed | None = None
-
-
 class Session:
     """One open connection, until it is closed or lost.
 
@@ -68,13 +56,13 @@ class Session:
         self._events: list[int] = []
         self._device_events: dict[int, int] = {}
 
-    def watch(self, callbacks: Callbacks, closed: Callable[[Session, str], None]) -> None:
-        """Subscribe to the wanted events, and to the connection's close event."""
+    def watch(self, domain: Changed | None, closed: Callable[[Session, str], None]) -> None:
+        """Subscribe to the connection's close event, and to the events of domains."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
-        if callbacks.domain is not None:
-            self._events = subscribe(self.virt, callbacks.domain)
+        if domain is not None:
+            self._events = subscribe(self.virt, domain)
 
     def watch_devices(self, changed: DeviceChanged) -> None:
         """Subscribe to events of node devices where the driver has them, unless that is done."""
@@ -113,6 +101,9 @@ _CLOSED = {
 class Connection:
     """Opens a `Session` and replaces it after a loss.
 
+    :param lost: called once for each session that was lost, with the cause of the targeted audit,
+        on any thread; it must return at once.
+    :param domain: called on the events of domains; None: they are not subscribed to.
     :ivar file: the host file of a simulated host, else None.
     """
 
@@ -121,11 +112,12 @@ class Connection:
         uri: str,
         workers: Workers,
         reporter: Reporter,
-        callbacks: Callbacks,
+        lost: Callable[[str], None],
+        domain: Changed | None = None,
     ) -> None:
         self.uri, self.file = uri, host_file(uri)
         self._workers, self._reporter = workers, reporter.named(__name__)
-        self._callbacks = callbacks
+        self._on_lost, self._on_domain = lost, domain
         self._opening = threading.Lock()
         # A simulated host is local: its driver may be slow, but does not hang.
         again = REOPEN if self.file is None else math.inf
@@ -180,7 +172,7 @@ class Connection:
             return
         session.lost = why
         close_aside(session, self._workers)
-        self._callbacks.lost(word)
+        self._on_lost(word)
         self._reporter.health("hypervisor", "fail", why)
         self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
 
@@ -227,7 +219,7 @@ class Connection:
 
     def _watch(self, session: Session) -> None:
         try:
-            self._workers.call(lambda: session.watch(self._callbacks, self.lose))
+            self._workers.call(lambda: session.watch(self._on_domain, self.lose))
         except Exception:
             close_aside(session, self._workers)
             raise

@@ -70,8 +70,8 @@ class Confinement(Value, frozen=True, kw_only=True):
         if self.memory and not host.online:
             lost |= {HostResource.CELLS, HostResource.PAGES}
         return Occupancy(
-            pcpus=frozenset[int]().union(*_confining(self.cpusets, host)),
-            vcpus=tuple(_confining(self.vcpus, host)),
+            pcpus=frozenset[int]().union(*filter(host.confines, self.cpusets)),
+            vcpus=tuple(filter(host.confines, self.vcpus)),
             memory_mb=memory_mb,
             pages=pages,
             devices=self.given.on_host(host),
@@ -171,10 +171,6 @@ def _plugged_in(domain: etree._Element) -> Iterable[int]:
     vcpu = child(domain, "vcpu")
     number = "1" if vcpu is None else vcpu.get("current", vcpu.text)  # libvirt's default
     return range(integer(number, "<vcpu>", MAX_CPU))
-
-
-def _confining(cpusets: Iterable[frozenset[int]], host: HostFacts) -> Iterator[frozenset[int]]:
-    return (cpus for cpus in cpusets if not host.online or host.online - cpus)
 
 
 def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:

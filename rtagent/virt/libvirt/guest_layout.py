@@ -128,6 +128,7 @@ def _layout(
     mdevs = {each: host.mdevs[each] for each in occupancy.mdevs if each in host.mdevs}
     parents = frozenset(mdev.parent_addr for mdev in mdevs.values())
     realtime, priority = _realtime(domain)
+    emulator = _emulator(domain)
     return GuestLayout(
         usage=replace(
             usage,
@@ -138,8 +139,8 @@ def _layout(
         problem=_problem(domain, facts.vcpus)
         or _memory_problem(memory, host)
         or _device_problem(facts.confinement.given, host),
-        pins=_confined(vcpu_pins(domain), host.online),
-        emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
+        pins={vcpu: cpus for vcpu, cpus in vcpu_pins(domain).items() if host.confines(cpus)},
+        emulator=emulator if host.confines(emulator) else frozenset(),
         cells=tuple(_cells(domain, facts, memory.cells, host)),
         mdevs=mdevs,
         ports=frozenset(_ports(domain, host)),
@@ -189,13 +190,6 @@ def _device_problem(given: Given, host: HostFacts) -> str:
 def _emulator(domain: etree._Element) -> frozenset[int]:
     pin = domain.find("cputune/emulatorpin")
     return default_cpuset(domain) if pin is None else cpuset(pin)
-
-
-def _confined(
-    pins: Mapping[int, frozenset[int]], online: frozenset[int]
-) -> dict[int, frozenset[int]]:
-    """Return the sets that do not contain every CPU of the host."""
-    return {key: cpus for key, cpus in pins.items() if cpus and (not online or online - cpus)}
 
 
 def _cells(

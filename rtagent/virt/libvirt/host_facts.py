@@ -36,6 +36,12 @@ class HostFacts(Value, frozen=True, kw_only=True):
         """The ids of its NUMA nodes."""
         return frozenset(cell.id for cell in self.cells)
 
+    def confines(self, cpus: frozenset[int]) -> bool:
+        """Return whether a thread that is pinned to these CPUs cannot run on some of the host's.
+        While those are unknown, it cannot.
+        """
+        return bool(cpus) and (not self.online or bool(self.online - cpus))
+
     @property
     def page_sizes(self) -> tuple[int, ...]:
         """The sizes (KiB) of the host's pages, smallest first."""

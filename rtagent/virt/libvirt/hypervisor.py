@@ -15,7 +15,7 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
-from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken, optional
+from rtagent.virt.libvirt.connection import REOPEN, Connection, Session, broken, optional
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.guest_layout import parse_layout
@@ -56,15 +56,17 @@ class LibvirtHypervisor:
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
         self._namespaces = Namespaces(pmem)
-        callbacks = Callbacks(domain=self._on_domain, lost=self._on_lost)
-        self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
+        self._connection = Connection(
+            uri, self._workers, reporter or NullReporter(), self._on_lost, self._on_domain
+        )
         # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
         # virtqemud), which never connects to it again on behalf of the same connection. So they
         # have a connection of their own, whose loss concerns them alone, and threads of their own.
         self._device_workers = Workers(call_timeout)
         self._devices = NodeDevices(self._device_workers)
-        callbacks = Callbacks(lost=_ignore_event)
-        self._device_connection = Connection(uri, self._device_workers, NullReporter(), callbacks)
+        self._device_connection = Connection(
+            uri, self._device_workers, NullReporter(), _ignore_event
+        )
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[Host](call_timeout, REOPEN)
