@@ -143,6 +143,12 @@ def test_memory_assigned_without_a_page_size_reduces_the_small_pages():
     assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "4KiB pages", "cell 0")]
 
 
+def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
+    used = NumaUsage(memory_mb={0: 2048}, pages={(0, HUGE): 2})
+    where = host(ALL_SIZES, "0-7", usage=used)
+    assert isinstance(fit_guest(pinned(1, 5120), where), Fitted)
+
+
 @pytest.mark.parametrize(
     ("request_", "memory_mb", "code", "resource"),
     [

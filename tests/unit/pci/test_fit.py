@@ -203,6 +203,14 @@ def test_addresses_are_grouped_by_purpose():
     assert addresses_by_purpose(after.devices) == {"gpu": (GPU_0, GPU_1)}
 
 
+def test_only_the_user_of_an_iommu_group_gets_more_devices_of_it():
+    devices = record([gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=7)])
+    allocations = used_by("me", GPU_0)
+    assert addresses(device_fit(devices, requests_for("gpu:1"), allocations).fit()) == [GPU_1]
+    other = device_fit(devices, requests_for("gpu:1"), allocations, "another").fit()
+    assert hasattr(other, "reasons")
+
+
 def test_assigned_device_has_vendor_product_and_managed():
     result = device_fit(record([gpu()], Tags(managed=False)), requests_for("gpu:1")).fit()
     (device,) = result.devices
