@@ -23,11 +23,6 @@ def numbers(document):
     return {int(target.findtext("node")): int(target.get("busNr")) for target in targets}
 
 
-def test_each_device_is_on_the_bus_of_its_guest_cell():
-    document = applied(claim(GPU, FAR), domain=Q35)
-    assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
-
-
 def test_guest_cells_have_their_own_numbers():
     """Its first cell is on the host's second."""
     guest = granted(numa_nodes="2").numa_topology

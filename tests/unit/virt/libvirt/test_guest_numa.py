@@ -37,12 +37,6 @@ def test_a_namespace_is_an_nvdimm_of_the_first_cell(specs):
         assert [cells[0].get(name) for name in ("cpus", "memory", "unit")] == ["0-3", "2048", "MiB"]
 
 
-def test_applying_a_claim_twice_changes_nothing():
-    claim = with_namespaces(granted(), 4096)
-    once = applied(claim)
-    assert applied(claim, domain=once) == once
-
-
 def test_namespaces_that_the_claim_no_longer_has_are_removed():
     both = applied(with_namespaces(granted(), 4096, 512))
     one = applied(with_namespaces(granted(), 4096), domain=both)
