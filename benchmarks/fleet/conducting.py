@@ -13,9 +13,9 @@ from oslo_context.context import RequestContext
 from benchmarks.fleet.enactor import FleetEnactor
 from benchmarks.fleet.fleet import Fleet
 from benchmarks.fleet.host import config_text
-from rtagent.conductor.agents import RpcAgents, RpcScheduler
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.engine import Listener
+from rtagent.conductor.opening import RpcAgents, RpcScheduler
 from rtagent.conductor.ports import NoHooks
 from rtagent.conductor.run import ConductorOptions, Outside
 from rtagent.conf import load

@@ -11,7 +11,7 @@ Check = Callable[[], object]
 
 
 class FleetEnactor:
-    """An `rtagent.conductor.enactor.Enactor`."""
+    """An `rtagent.conductor.ports.Enactor`."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet

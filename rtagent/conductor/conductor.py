@@ -9,9 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from rtagent.conductor.arguments import check_reason, checked_identity
-from rtagent.conductor.background import Background
-from rtagent.conductor.down import check_down
+from rtagent.conductor.checks import check_down, check_reason, checked_identity
 from rtagent.conductor.engine import Engine, Listener
 from rtagent.conductor.errors import (
     OperationNotFound,
@@ -25,7 +23,7 @@ from rtagent.conductor.operations.forced_delete import (
     forced_progress,
     instead_of,
 )
-from rtagent.conductor.patience import Patience
+from rtagent.conductor.patience import Background, Patience
 from rtagent.conductor.ports import Begun, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.conductor.run import ConductorOptions, Outside, Run

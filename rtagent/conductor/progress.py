@@ -10,8 +10,7 @@ import msgspec
 from rtagent.model.base import Value
 from rtagent.model.converter import Converter
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.server import Place, RequestSpec
-from rtagent.scheduler.selection import Selection
+from rtagent.model.server import Place, RequestSpec, Selection
 
 
 class Tried(Value, frozen=True, kw_only=True):

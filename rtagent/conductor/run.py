@@ -12,11 +12,9 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.background import Background
-from rtagent.conductor.enactor import Enactor
 from rtagent.conductor.errors import HookFailed, InvalidReply, OperationTaken
-from rtagent.conductor.patience import Patience
-from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort, ServerStore
+from rtagent.conductor.patience import Background, Patience
+from rtagent.conductor.ports import Agents, Allocations, Enactor, Hooks, SchedulerPort, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value

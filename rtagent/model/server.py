@@ -1,4 +1,4 @@
-"""Servers, and the operations on them, as a conductor records them."""
+"""Servers, and operations on them, as a conductor records them; requests for hosts and answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ from rtagent.model.base import (
     Value,
 )
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.request import ExtraResource, Flavor, Image, Limits, NetworkMetadata, PciRequest
+from rtagent.model.request import (
+    Allocations,
+    ExtraResource,
+    Flavor,
+    Image,
+    Limits,
+    NetworkMetadata,
+    PciRequest,
+    ProviderMapping,
+)
 
 #: The operation for which a host is searched: a build, or a type of move.
 Purpose = Literal["build", "resize", "migration", "live-migration", "evacuation", "unshelve"]
@@ -233,3 +242,39 @@ class ServerOperation(Value, frozen=True, kw_only=True):
     owner: str | None = None
     epoch: int = 1
     beat: int = 0
+
+
+class Selection(Value, frozen=True, kw_only=True):
+    """A host for one instance.
+
+    With Placement, the scheduler has written the allocations of a selected host for the instance.
+    Those of an alternate are the caller's to write. Before a resize or a migration, the caller
+    moves what the instance has at its source to the migration; an evacuation adds to it.
+
+    :ivar provider_uuid: the node's uuid, which its root provider has, too.
+    :ivar operation_id: the claim must be made with this operation id, so that the scheduler
+        recognises it. Each alternate has its own.
+    :ivar limits: what to pass to the claim.
+    :ivar allocation_request: Placement's candidate, to be written for an alternate; None: without
+        Placement. :ivar allocation_request_version: its microversion.
+    :ivar allocations: and :ivar provider_mapping: for the claim; those that the scheduler wrote, or
+        would write; None: without Placement.
+    """
+
+    host: str
+    nodename: str
+    provider_uuid: str
+    operation_id: str
+    limits: Limits = Limits()
+    allocation_request: Mapping[str, Any] | None = None
+    allocation_request_version: str | None = None
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}
+
+
+class Selections(Value, frozen=True, kw_only=True):
+    """:ivar selected: assumed there. :ivar alternates: hosts to try next, best first."""
+
+    instance_uuid: str
+    selected: Selection
+    alternates: tuple[Selection, ...] = ()

@@ -15,7 +15,7 @@ from rtagent.model.device import VF_TYPES, AssignedDevice, PciDevices
 from rtagent.model.guest import AdoptRequest
 from rtagent.model.request import Instance
 from rtagent.nova import guests
-from rtagent.nova.device_requests import request_id
+from rtagent.nova.guests import request_id
 from rtagent.nova.nova_node import NovaNode, awaits_devices
 
 LOG = log.getLogger(__name__)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from nova import objects
 
 from rtagent.model.assignment import PmemNamespace
 from rtagent.model.device import Device
+from rtagent.model.guest import DomainDocument, GuestLayout
+from rtagent.model.metric import CpuUse
+from rtagent.model.observation import Observation
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import MB_IN_GB
+from rtagent.ports import HostIdentity
 
 _KIB = 1024
 
@@ -88,3 +92,34 @@ def _device(row: Mapping[str, Any]) -> Device:
         mac=row.get("mac_address"),
         card_serial_number=capabilities.get("vpd", {}).get("card_serial_number"),
     )
+
+
+class DriverHost:
+    """Asks nothing by itself: nova-compute asks its driver.
+
+    :param read: returns what the driver has reported last.
+    """
+
+    def __init__(self, hostname: str, read: Callable[[], Observation]) -> None:
+        self._hostname, self._read = hostname, read
+
+    def identity(self) -> HostIdentity:
+        return HostIdentity(hostname=self._hostname, host_uuid="")
+
+    def observe(self) -> Observation:
+        return self._read()
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return None
+
+    def cpu_use(self) -> CpuUse:
+        return CpuUse()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        return None
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        """Do nothing: nova-compute starts the audits."""
+
+    def stop(self) -> None:
+        """Do nothing."""

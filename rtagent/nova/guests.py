@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova import objects
 
-from rtagent.model.request import Flavor, Image, Instance, InstanceUpdate, PciRequest
+from rtagent.model.base import Value
+from rtagent.model.migration import MigrationFacts
+from rtagent.model.request import (
+    Allocation,
+    Allocations,
+    Flavor,
+    Image,
+    Instance,
+    InstanceUpdate,
+    Limits,
+    NetworkMetadata,
+    NumaLimits,
+    PciRequest,
+    ProviderMapping,
+)
 
 #: Keys of a flavor's extra specs that state amounts. Of the keys that start with one of `_OTHERS`
 #: they are the only ones that say something about the host; Placement decides on the rest.
@@ -111,3 +127,114 @@ def _facts(nova: Any) -> dict[str, Any]:
 def _listed(value: Any) -> str:
     """Return a number, or a set of CPUs, as an image property has it."""
     return str(value) if isinstance(value, int) else ",".join(map(str, sorted(value)))
+
+
+#: The key of a request's specifications with the providers that Placement allocated.
+_PROVIDERS = "rp_uuids"
+
+
+class DeviceRequests(Value, frozen=True, kw_only=True):
+    """The requests of an instance.
+
+    :ivar allocations: of devices, by provider uuid; None: Placement has none for them.
+    :ivar provider_mapping: the providers of each request that Placement has allocations for.
+    """
+
+    requests: tuple[PciRequest, ...] = ()
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}
+
+
+def device_requests(nova: Any, classes: Mapping[str, str]) -> DeviceRequests:
+    """Return the requests of an InstancePCIRequests, or of None.
+
+    :param classes: the resource class of each provider of devices, by uuid.
+    """
+    requests = list(nova.requests) if nova else []
+    mapping = {request_id(each): tuple(_providers(each)) for each in requests if _providers(each)}
+    numbers = Counter(uuid for uuids in mapping.values() for uuid in uuids)
+    return DeviceRequests(
+        requests=tuple(map(_request, requests)),
+        allocations={
+            uuid: Allocation(resources={classes[uuid]: number})
+            for uuid, number in numbers.items()
+            if uuid in classes
+        }
+        if mapping
+        else None,
+        provider_mapping={key: tuple(dict.fromkeys(uuids)) for key, uuids in mapping.items()},
+    )
+
+
+def request_id(nova: Any) -> str:
+    """Return by what the devices of a request are recognised."""
+    return str(nova.request_id or nova.alias_name)
+
+
+def _request(nova: Any) -> PciRequest:
+    return PciRequest(
+        count=nova.count,
+        request_id=request_id(nova),
+        alias_name=nova.alias_name,
+        spec=tuple(dict(_spec(spec)) for spec in nova.spec),
+        numa_policy=nova.numa_policy,
+        # Of a flavor, too: the conductor has replaced the flavor's aliases by such documents.
+        source="neutron_port",
+        requester_id=nova.requester_id if "requester_id" in nova else None,
+    )
+
+
+def _spec(nova: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    for key, value in nova.items():
+        if key != _PROVIDERS:
+            yield key, None if value is None else str(value)
+
+
+def _providers(nova: Any) -> list[str]:
+    """Return the provider of each device of a request."""
+    uuids = nova.spec[0].get(_PROVIDERS) if nova.spec else None
+    return uuids.split(",") if uuids else []
+
+
+#: Without a limit Nova does not judge shared vCPUs and memory of a cell: its filter has.
+UNLIMITED = 1_000_000.0
+
+
+def limits(nova: Any) -> Limits:
+    """Return the limits of a claim.
+
+    :param nova: a SchedulerLimits, its dict, or None.
+    """
+    values = nova.to_dict() if isinstance(nova, objects.SchedulerLimits) else nova or {}
+    numa = values.get("numa_topology")
+    if not numa:
+        return Limits(numa_topology=_numa(UNLIMITED, UNLIMITED))
+    if isinstance(numa, dict):
+        numa = objects.NUMATopologyLimits.obj_from_db_obj(numa)
+    network = numa.network_metadata if "network_metadata" in numa else None
+    return Limits(
+        numa_topology=_numa(
+            numa.cpu_allocation_ratio, numa.ram_allocation_ratio, network and _networks(network)
+        )
+    )
+
+
+def _numa(cpu: float, ram: float, network: NetworkMetadata | None = None) -> NumaLimits:
+    return NumaLimits(cpu_allocation_ratio=cpu, ram_allocation_ratio=ram, network_metadata=network)
+
+
+def _networks(nova: Any) -> NetworkMetadata:
+    return NetworkMetadata(physnets=tuple(sorted(nova.physnets)), tunneled=bool(nova.tunneled))
+
+
+def migration_facts(nova: Any) -> MigrationFacts:
+    """Return the facts of a migration. Its status is not one: it is that of another database."""
+    return MigrationFacts(
+        uuid=nova.uuid,
+        migration_type=nova.migration_type,
+        source_compute=nova.source_compute,
+        source_node=nova.source_node,
+        dest_compute=nova.dest_compute,
+        dest_node=nova.dest_node,
+        dest_host=nova.dest_host,
+    )

@@ -1,10 +1,51 @@
-"""The hook: puts rtagent's tracker into the place of Nova's."""
+"""rtagent-nova-compute: Nova's nova-compute, with rtagent's tracker in the place of Nova's.
+
+Its command line and its configuration are those of nova-compute. Of rtagent's own configuration
+files, which need not exist, it has the read API's options.
+"""
 
 from __future__ import annotations
 
-from oslo_config import cfg
+import os
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING
 
-from rtagent.nova import releases
+from rtagent.errors import RtAgentError
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+PROG = "rtagent-nova-compute"
+#: The distribution of Nova, and the first numbers of its supported versions.
+DISTRIBUTION = "nova"
+SUPPORTED = ("34",)
+
+
+class UnsupportedNova(RtAgentError):
+    """Nova is absent, or of a release that is not supported."""
+
+    template = "{found}; rtagent-nova-compute supports Nova {supported}"
+    expected = True
+
+
+def installed() -> str | None:
+    """Return the version of Nova in this environment; None: there is none."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_release(version: str | None) -> None:
+    """Check that a version of Nova is supported.
+
+    :raises UnsupportedNova: it is not, or there is none.
+    """
+    if version is not None and version.partition(".")[0] in SUPPORTED:
+        return
+    found = "Nova is not installed" if version is None else f"Nova {version} is installed"
+    raise UnsupportedNova(found=found, supported=", ".join(SUPPORTED))
 
 
 def install(options: cfg.ConfigOpts | None = None) -> None:
@@ -16,13 +57,44 @@ def install(options: cfg.ConfigOpts | None = None) -> None:
         compares the claims with libvirt's domains. None: it does neither.
     :raises UnsupportedNova: the installed Nova is of another release.
     """
-    releases.check(releases.installed())
+    check_release(installed())
     from nova.compute import resource_tracker
 
-    from rtagent.nova.served_tracker import ServedTracker
+    from rtagent.nova.node_service import ServedTracker
     from rtagent.nova.tracker import ResourceTracker
 
     resource_tracker.ResourceTracker = ResourceTracker
     if options is not None:
         ServedTracker.options = options
         resource_tracker.ResourceTracker = ServedTracker
+
+
+def main() -> int:
+    """Run nova-compute until it ends, and return the exit code."""
+    try:
+        check_release(installed())
+    except UnsupportedNova as error:
+        return _refuse(str(error))
+    # It chooses between threads and greenlets, and must be imported before anything else of Nova
+    # and before what uses threads.
+    from nova.cmd import compute
+
+    from rtagent.nova.node_settings import options_of_files
+
+    try:
+        install(options_of_files())
+    except ExceptionGroup as group:
+        return _refuse(*map(str, group.exceptions))
+    compute.main()
+    return 0
+
+
+def _refuse(*lines: str) -> int:
+    """Print why it does not start, and return the exit code."""
+    for line in lines:
+        print(f"{PROG}: {line}", file=sys.stderr)
+    return os.EX_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

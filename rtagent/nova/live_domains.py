@@ -7,11 +7,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rtagent.audit import PERIODIC, Auditor
 from rtagent.conf.settings import Settings
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable, TrackerBusy
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.ports import Hypervisor, PersistentMemory, Reporter
+from rtagent.service.context import NodeContext
+from rtagent.service.loop import Backoff, Rest, every
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.wrapped import WrappedHypervisor
 
@@ -91,3 +96,39 @@ def _comparable(domain: Domain) -> Domain:
 
 def _unseen(uuid: str) -> Domain:
     return Domain(uuid=uuid, name="", active=False, vcpus=None, memory_mb=None, gone=True)
+
+
+#: The part of health that shows these audits.
+PART = "domains"
+#: Seconds between two audits: at least, and without an event of libvirt's.
+GAP, INTERVAL = 1.0, 60.0
+
+
+class DomainAudits:
+    """They hold no lock of Nova's. :ivar auditor: for what it awaits."""
+
+    def __init__(self, context: NodeContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
+        self._reporter = context.reporter.named(__name__)
+        live = LiveDomains(hypervisor, node.tracker.snapshot)
+        self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
+        node.tracker.creation.note_unobserved(PART, NodeNotReady())
+        self._backoff = Backoff()
+        self._cause = "start"
+
+    def add_cause(self, cause: str) -> None:
+        """Name what causes the next audit."""
+        self._cause = cause
+
+    def turn(self) -> Rest:
+        """Run one audit."""
+        cause, self._cause = self._cause, PERIODIC
+        try:
+            summary = self.auditor.run(cause)
+        except (HypervisorUnavailable, StoreUnavailable, TrackerBusy) as error:
+            self._reporter.log("warning", f"the domains are not compared: {error.message}")
+            return every(self._backoff.pause())
+        if not summary.good:
+            return every(self._backoff.pause(summary.seconds))
+        self._backoff.reset()
+        pause = max(GAP, summary.seconds)
+        return Rest(at_least=pause, at_most=pause if summary.skipped else max(pause, INTERVAL))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from nova import utils
+from oslo_log import log
+
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.api.routes import NO_AUDIT, Sources
@@ -11,8 +16,10 @@ from rtagent.bus import Bus, CallRefused, StatePublished
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable
-from rtagent.nova.domain_audits import PART, DomainAudits
+from rtagent.nova.live_domains import PART, DomainAudits, libvirt_of
+from rtagent.nova.node_tracker import CONF
 from rtagent.nova.nova_node import NovaNode
+from rtagent.nova.tracker import ResourceTracker
 from rtagent.ports import Hypervisor
 from rtagent.rpc.in_flight import InFlight
 from rtagent.service.context import NodeContext
@@ -23,6 +30,7 @@ from rtagent.service.page_sources import page_sources
 from rtagent.service.process import Parts, measure_process
 from rtagent.telemetry.claim_log import ClaimLog
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 
 #: The name of the process in the metrics.
 SERVICE = "nova-compute"
@@ -148,3 +156,41 @@ class NodeService:
     def _write_log(self) -> Rest:
         self._claim_log.write()
         return Rest(at_least=GATHER)
+
+
+LOG = log.getLogger(__name__)
+
+
+class ServedTracker(ResourceTracker):
+    """Serves the node that the service opens first. Drivers of libvirt have no other one."""
+
+    def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
+        super().__init__(host, driver, reportclient)
+        self._served: tuple[str, NodeService] | None = None
+
+    def remove_node(self, nodename: str) -> None:
+        if self._served is not None and self._served[0] == nodename:
+            self._served[1].close()
+            self._served = None
+        super().remove_node(nodename)
+
+    def _open_node(self, compute_node: Any, settings: Settings) -> NovaNode:
+        telemetry = Telemetry(SystemClock())
+        node = NovaNode(compute_node, settings, telemetry)
+        if self._served is None:
+            libvirt = _comparable_libvirt(settings, telemetry, node)
+            service = NodeService(node, settings, telemetry, libvirt)
+            service.start()
+            self._served = compute_node.hypervisor_hostname, service
+        return node
+
+
+def _comparable_libvirt(
+    settings: Settings, telemetry: Telemetry, node: NovaNode
+) -> LibvirtHypervisor | None:
+    """Return the libvirt whose domains are compared with the claims; None: they are not."""
+    if utils.concurrency_mode_threading():
+        return libvirt_of(CONF, settings, telemetry, node)
+    # A call of libvirt's would stop all greenlets.
+    LOG.warning("Without native threads, claims are not compared with libvirt's domains")
+    return None

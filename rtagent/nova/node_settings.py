@@ -5,15 +5,52 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from oslo_config import cfg
 
+from rtagent.conf import load
 from rtagent.conf.default import Default
-from rtagent.conf.settings import Settings
+from rtagent.conf.settings import Settings, read_options
 from rtagent.conf.types import ReservedPages
 from rtagent.nova.driver_report import host_cells
-from rtagent.nova.store_file import state_directory
+
+#: The directory of rtagent's files in ``[DEFAULT] state_path``.
+DIRECTORY = "rtagent"
+
+
+def state_directory(nova: Any) -> Path:
+    """Return the directory of rtagent's files. :param nova: Nova's configuration."""
+    return Path(nova.state_path) / DIRECTORY
+
+
+def default_options() -> cfg.ConfigOpts:
+    """Return a configuration in which every option has its default. No file is read."""
+    conf = cfg.ConfigOpts()
+    load.register(conf)
+    conf([], load.PROJECT, default_config_files=[], default_config_dirs=[], use_env=False)
+    return conf
+
+
+def options_of_files() -> cfg.ConfigOpts:
+    """Return the configuration of rtagent's files on this host, which need not exist.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake in them.
+    """
+    conf = load.parse(cfg.ConfigOpts(), [], load.PROJECT)
+    read_options(conf)
+    return conf
+
+
+def settings_in(conf: cfg.ConfigOpts, directory: Path) -> Settings:
+    """Return the settings of a configuration.
+
+    :param directory: ``state_path``, unless the files have another one.
+    """
+    conf.set_default("state_path", str(directory))
+    return read_options(conf)
 
 
 def node_settings(
@@ -47,6 +84,10 @@ def node_settings(
                 nova.compute.packing_host_numa_cells_allocation_strategy
             ),
             provider_config_location="",
+        ),
+        database=replace(
+            base.database,
+            connection=f"sqlite:///{state_directory(nova) / compute_node.uuid}.sqlite",
         ),
         libvirt=replace(
             base.libvirt,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,15 +13,87 @@ from nova.compute import resource_tracker
 from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
 
 from rtagent.conf.settings import Settings
-from rtagent.model.claim import Claim
-from rtagent.nova import compute_row, own_options
-from rtagent.nova.device_requests import DeviceRequests, device_requests
+from rtagent.model.claim import ATTACH, Claim
+from rtagent.model.node_state import NodeState
 from rtagent.nova.device_rows import DeviceRows, pools
+from rtagent.nova.guests import DeviceRequests, device_requests
 from rtagent.nova.holds import Hold, of_context
-from rtagent.nova.node_settings import node_settings
+from rtagent.nova.node_settings import default_options, node_settings, settings_in, state_directory
 from rtagent.nova.nova_node import NovaNode
-from rtagent.nova.placement_reports import PlacementReports
-from rtagent.nova.store_file import state_directory
+from rtagent.state.compute_node import numa_topology, quantities
+
+#: Fields that have the same meaning here and there.
+_SAME = ("memory_mb_used", "local_gb_used")
+
+
+def project(node: NovaNode, compute_node: Any, stats: Any) -> None:
+    """Set the used and free quantities of a ComputeNode.
+
+    :param stats: Nova's statistics of the node.
+    """
+    state = node.state
+    values = quantities(state)
+    for name in _SAME:
+        setattr(compute_node, name, values[name])
+    compute_node.free_ram_mb = compute_node.memory_mb - compute_node.memory_mb_used
+    compute_node.free_disk_gb = compute_node.local_gb - compute_node.local_gb_used
+    # Nova counts the vCPUs of flavors, and not the CPUs of emulators.
+    compute_node.vcpus_used = state.policy.reserved_cpus + sum(
+        claim.flavor.vcpus for claim in state.claims.values() if claim.kind != ATTACH
+    )
+    compute_node.running_vms = stats.num_instances
+    compute_node.current_workload = stats.calculate_workload()
+    compute_node.stats = stats
+    if node.report.get("numa_topology"):
+        compute_node.numa_topology = _numa(state, node.report["numa_topology"])
+
+
+def _numa(state: NodeState, reported: str) -> str:
+    """Return the stored NUMATopology: the driver's, with the usage of the claims."""
+    topology = objects.NUMATopology.obj_from_db_obj(reported)
+    document = numa_topology(state) or {"cells": ()}
+    used = {cell["id"]: cell for cell in document["cells"]}
+    for cell in topology.cells:
+        mine = used[cell.id]
+        cell.cpu_usage = mine["cpu_usage"]
+        cell.memory_usage = mine["memory_usage"]
+        cell.pinned_cpus = set(mine["pinned_cpus"])
+        pages = {page["size_kb"]: page["used"] for page in mine["mempages"]}
+        for page in cell.mempages:
+            page.used = pages.get(page.size_kb, 0)
+    return str(topology._to_json())
+
+
+class PlacementReports:
+    """Passes everything on to Nova's client.
+
+    Before each update of a provider tree, Nova reads the allocations of all guests, one request for
+    each, in case an inventory moves to another provider of the tree. That happens only at the start
+    of the service, and with PCI devices in Placement.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._thread = threading.local()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    @contextmanager
+    def without_allocations(self) -> Iterator[None]:
+        """While it is entered, this thread reads no allocations of provider trees."""
+        self._thread.skips = True
+        try:
+            yield
+        finally:
+            self._thread.skips = False
+
+    def get_allocations_for_provider_tree(self, context: Any, nodename: str) -> Any:
+        """Return the allocations by consumer, or none."""
+        if getattr(self._thread, "skips", False):
+            return {}
+        return self._client.get_allocations_for_provider_tree(context, nodename)
+
 
 CONF = resource_tracker.CONF
 
@@ -37,7 +111,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
     :ivar nodes: by hypervisor hostname. :cvar options: rtagent's own.
     """
 
-    options = own_options.defaults()
+    options = default_options()
 
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
@@ -69,7 +143,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
             if CONF.pci.report_in_placement and self.pci_tracker:
                 # Nova ends with this error, and would log one of ours.
                 ensure_no_dev_spec_with_devname(self.pci_tracker.dev_filter.specs)
-            own = own_options.settings_in(self.options, state_directory(CONF))
+            own = settings_in(self.options, state_directory(CONF))
             settings = node_settings(CONF, compute_node, report, own)
             if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
@@ -146,7 +220,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
             if self._holds is None and self._has_devices(node):
                 self._rows.settle(node)
             compute_node = self.compute_nodes[nodename]
-            compute_row.project(node, compute_node, self.stats[nodename])
+            project(node, compute_node, self.stats[nodename])
             compute_node.pci_device_pools = pools(self.pci_tracker)
 
     # -- devices --------------------------------------------------------------------------------

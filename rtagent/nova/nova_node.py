@@ -32,10 +32,10 @@ from rtagent.model.owners import main_claims
 from rtagent.model.provider_names import device_suffix
 from rtagent.model.request import AttachRequest, BuildRequest, InstanceUpdate
 from rtagent.nova import driver_report
-from rtagent.nova.driver_host import DriverHost
-from rtagent.nova.store_file import open_store
+from rtagent.nova.driver_report import DriverHost
 from rtagent.placement.adoption import Adoption, adoption_of
 from rtagent.ports import Reporter
+from rtagent.service.assembly import database
 
 #: The outcome of a move whose instance is here, by the state of its claim.
 _OUTCOMES: Mapping[str, Outcome] = {INCOMING: "arrived", OUTGOING: "reverted"}
@@ -72,12 +72,8 @@ class NovaNode:
         self.report: Mapping[str, Any] = {}
         self.is_reconciled = False
         clock = SystemClock()
-        self.stored = open_store(
-            Path(state_path),
-            node.uuid,
-            settings.database.operation_timeout,
-            settings.events.kept,
-        )
+        Path(state_path).mkdir(mode=0o750, parents=True, exist_ok=True)
+        self.stored = database(settings)
         claimant = Claimant(
             node=node,
             writer=machine.writer(state_path),

@@ -11,25 +11,59 @@ from contextlib import contextmanager
 from typing import Any
 
 from nova import exception, objects, utils
-from nova.compute import resource_tracker
+from nova.compute import claims, resource_tracker
 from nova.pci import request as pci_request
 from nova.virt import hardware
+from oslo_log import log
 
+from rtagent.errors import ComputeResourcesUnavailable, RtAgentError
 from rtagent.model.claim import Claim
+from rtagent.model.decision import nova_reason
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest
-from rtagent.nova import claims, guest_cells, guests, migrations
-from rtagent.nova.device_tracker import DeviceTracker
+from rtagent.nova import guests, holds
+from rtagent.nova.guests import limits as limits_of
 from rtagent.nova.holds import of_context
-from rtagent.nova.limits import limits as limits_of
 from rtagent.nova.nova_node import NovaNode, awaits_devices
 from rtagent.nova.reconciliation import claim_at_end
-from rtagent.nova.refusals import refusals
+from rtagent.nova.usage_tracker import UsageTracker
 
+LOG = log.getLogger(__name__)
 SEMAPHORE = resource_tracker.COMPUTE_RESOURCE_SEMAPHORE
 
 
-class ResourceTracker(DeviceTracker):
+@contextmanager
+def refusals(instance: Any, *, live: bool = False) -> Iterator[None]:
+    """Raise Nova's error for a claim that is refused, or that cannot be decided.
+
+    :param live: the claim is a live migration's.
+    :raises exception.ComputeResourcesUnavailable:
+    """
+    try:
+        yield
+    except RtAgentError as error:
+        LOG.info("Failed to claim: %s", error, instance=instance)
+        reason = error.message
+        if isinstance(error, ComputeResourcesUnavailable):
+            reason = nova_reason(error.kwargs["reasons"], live_migration=live)
+        raise exception.ComputeResourcesUnavailable(reason=reason) from error
+
+
+class GrantedClaim(claims.Claim):
+    """What Nova's compute manager gets, and ends: rtagent has granted it."""
+
+    def _claim_test(self, compute_node: Any, limits: Any = None) -> None:
+        """Do nothing: it is decided."""
+
+
+class GrantedMoveClaim(claims.MoveClaim):
+    """The same for a move."""
+
+    def _claim_test(self, compute_node: Any, limits: Any = None) -> None:
+        """Do nothing: it is decided."""
+
+
+class ResourceTracker(UsageTracker):
     """Takes the place of Nova's class, see `rtagent.nova.hook`."""
 
     @utils.synchronized(SEMAPHORE, fair=True)
@@ -46,10 +80,10 @@ class ResourceTracker(DeviceTracker):
                     node, instance, instance.flavor, instance.image_meta, requests, limits
                 )
             )
-        claim = claims.Claim(
+        claim = GrantedClaim(
             context, instance, nodename, self, compute_node, requests, limits=limits
         )
-        claim.claimed_numa_topology = guest_cells.nova_topology(
+        claim.claimed_numa_topology = holds.nova_topology(
             instance.numa_topology, given.numa_topology
         )
         instance.numa_topology = claim.claimed_numa_topology
@@ -88,12 +122,12 @@ class ResourceTracker(DeviceTracker):
         with refusals(instance, live=migration.is_live_migration):
             build = self._request(node, instance, new_flavor, image_meta, wanted, limits)
             given = node.move(_move_request(instance, migration, build))
-        claim = claims.MoveClaim(
+        claim = GrantedMoveClaim(
             *(context, instance, nodename, new_flavor, image_meta, self),
             *(self.compute_nodes[nodename], requests, migration),
             limits=limits,
         )
-        claim.claimed_numa_topology = guest_cells.nova_topology(
+        claim.claimed_numa_topology = holds.nova_topology(
             hardware.numa_get_constraints(new_flavor, claim.image_meta), given.numa_topology
         )
         taken = () if awaits_devices(given) else given.pci
@@ -195,7 +229,7 @@ def _move_request(instance: Any, migration: Any, build: BuildRequest) -> MoveReq
     cells = instance.numa_topology.cells if live and instance.numa_topology else ()
     return MoveRequest(
         build=build,
-        migration=migrations.facts(migration),
+        migration=guests.migration_facts(migration),
         old_flavor=guests.flavor(instance.flavor),
         source=SourceFacts(page_sizes=tuple(cell.pagesize for cell in cells)),
     )

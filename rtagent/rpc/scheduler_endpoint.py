@@ -8,13 +8,12 @@ from msgspec import Meta
 
 from rtagent.model.base import Document, Entries, Name, Text, Uuid, Value
 from rtagent.model.node import Aggregate
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Service
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.scheduler.explanation import Explanation
-from rtagent.scheduler.selection import Selections
 
 #: How many requests are served at once. Others are refused with `TooManyRequests`, so that reports
 #: and reads have threads while requests wait for Placement.

@@ -9,11 +9,10 @@ from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.model.node import Aggregate
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Service
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.report_documents import InstanceMessage
-from rtagent.scheduler.selection import Selections
 
 
 class SchedulerPong(Value, frozen=True, kw_only=True):

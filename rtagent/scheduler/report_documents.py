@@ -52,10 +52,6 @@ MAX_TEXT = 65535
 
 Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 
-#: Fields of a report that are in its node, where a scheduler of an earlier version ignores them.
-#: It refuses a report with a field that it does not know.
-_LATER = ("ended", "number", "page_url", "service", "unknown")
-
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
 _NOT_STORABLE = f"must be text of at most {MAX_TEXT} characters that can be stored"
 #: An error of msgspec: its sentence and the path.
@@ -122,13 +118,6 @@ def report_document(report: HostReport) -> dict[str, Any]:
     """Return a report as JSON primitives. Its description is packed."""
     without = replace(report, description=None)
     document: dict[str, Any] = msgspec.to_builtins(without, str_keys=True, order="deterministic")
-    later = {name: document.pop(name) for name in ("ended", "number", "page_url", "unknown")}
-    service, draining = document["service"], document["service"].pop("draining")
-    if draining is not None:
-        later["service"] = {**service, "draining": draining}
-        # To a scheduler of an earlier version, it is disabled.
-        service.update(disabled=True, disabled_reason=draining)
-    document["node"].update({name: value for name, value in later.items() if value})
     if report.description is not None:
         document["description"] = _pack(canonical(report.description))
     return document
@@ -141,12 +130,6 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
         bound.
     """
     method, where = "update_host_state", "$.report"
-    node = document.get("node")
-    later = (
-        {name: node[name] for name in _LATER if name in node} if isinstance(node, Mapping) else {}
-    )
-    # An agent of an earlier version has none of these.
-    document = {"ended": (), "number": 0, "page_url": "", "unknown": (), **document, **later}
     for name in _missing(document, HostReport):
         raise _invalid(method, f"{where}.{name}", "is required")
     usage = document["usage"]

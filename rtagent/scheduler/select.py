@@ -13,7 +13,7 @@ from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import MOVE_TYPES
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.explanation import Explanation, explained
@@ -23,7 +23,6 @@ from rtagent.scheduler.ports import Hosts, PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
 from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQueries
 from rtagent.scheduler.selecting import Selecting
-from rtagent.scheduler.selection import Selections
 from rtagent.scheduler.weighing import HostWeighers
 
 #: Uuids with a meaning of their own in replicas and claim templates. No instance has them.

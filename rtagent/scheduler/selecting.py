@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
 from rtagent.model.request import Limits
+from rtagent.model.server import Selection, Selections
 from rtagent.scheduler.filter import Rejection, Request, Verdict
 from rtagent.scheduler.filtered import FIT, PLACEMENT, Refusal, Refusals
 from rtagent.scheduler.fits import owned
 from rtagent.scheduler.host_state import HostState, with_capacity
 from rtagent.scheduler.ports import Candidate, Written
 from rtagent.scheduler.scheduling_call import SchedulingCall, TooManyQueries
-from rtagent.scheduler.selection import Selection, Selections
 from rtagent.scheduler.targets import member_hosts
 from rtagent.scheduler.weighing import Weighed, WeighedHosts
 

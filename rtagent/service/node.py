@@ -65,7 +65,6 @@ from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.service import node_report
 from rtagent.service.admission import Admission
-from rtagent.service.announced import Announcer
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
 from rtagent.service.context import (
@@ -76,7 +75,7 @@ from rtagent.service.context import (
     NodeContext,
     Reloaded,
 )
-from rtagent.service.events import Events
+from rtagent.service.events import Announcer, Events
 from rtagent.service.heartbeat import BuildFailures, Heartbeat
 from rtagent.service.host_checks import HostChecks, ProviderFileChecks
 from rtagent.service.host_reports import HostReports

@@ -35,10 +35,9 @@ from rtagent.scheduler.weighing import HostWeighers
 from rtagent.service import scheduler_assembly as assembly
 from rtagent.service.explanations import Explanations
 from rtagent.service.host_view import HostView, RecordedHosts
-from rtagent.service.kept_records import KeptAggregates, KeptServices
+from rtagent.service.kept_records import KeptAggregates, KeptServices, MirroredAggregates
 from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, Startup
-from rtagent.service.mirrored_aggregates import MirroredAggregates
 from rtagent.service.process import Parts, ProcessContext, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
 from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerProbe

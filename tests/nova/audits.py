@@ -11,7 +11,7 @@ from typing import Any
 from nova import context
 from nova.tests.functional import integrated_helpers
 
-from rtagent.nova.placement_reports import PlacementReports
+from rtagent.nova.node_tracker import PlacementReports
 from tests.nova.agreement import owners
 
 #: Seconds that an audit waits at most.

@@ -17,7 +17,7 @@ from nova.compute import resource_tracker
 from nova.conf import CONF
 from nova.tests.fixtures import libvirt as fakelibvirt
 
-from rtagent.nova.store_file import state_directory
+from rtagent.nova.node_settings import state_directory
 from tests.nova.agreement import assert_agreement, owners, rows
 from tests.nova.interruption import TRACKER, Interruption, Killed
 from tests.nova.pci_case import PciCase

@@ -13,7 +13,7 @@ from nova.db.main import models
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from rtagent.nova.store_file import DIRECTORY
+from rtagent.nova.node_settings import DIRECTORY
 
 TRACKER, MANAGER = resource_tracker.ResourceTracker, manager.ComputeManager
 

@@ -18,7 +18,7 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 
 from rtagent.model.claim import PCPU
 from rtagent.model.request import BuildRequest, Flavor, Instance
-from rtagent.nova.store_file import state_directory
+from rtagent.nova.node_settings import state_directory
 from tests.nova.agreement import rows
 from tests.nova.pci_case import PINNED, PciCase
 

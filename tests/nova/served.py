@@ -16,8 +16,8 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 
 from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
-from rtagent.nova import hook, own_options
-from rtagent.nova.store_file import state_directory
+from rtagent.nova import hook
+from rtagent.nova.node_settings import default_options, state_directory
 from tests.nova.pci_case import PINNED, PciCase
 
 HOST = "compute1"
@@ -38,7 +38,7 @@ class ServedCase(PciCase):
     def setUp(self) -> None:
         super().setUp()
         self.addCleanup(hook.install)
-        hook.install(own_options.defaults())
+        hook.install(default_options())
         self.flags(cpu_shared_set="0-1", group="compute")
         self.file = Path(CONF.state_path, "host.xml")
         self._domains()

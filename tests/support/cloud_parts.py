@@ -14,11 +14,10 @@ import msgspec
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.model.request import Allocation, Flavor
-from rtagent.model.server import RequestSpec, Server
+from rtagent.model.server import RequestSpec, Selection, Selections, Server
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
-from rtagent.scheduler.selection import Selection, Selections
 from rtagent.testing.placement import MemoryPlacement
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid

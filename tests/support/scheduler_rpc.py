@@ -17,7 +17,7 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.errors import RtAgentError
 from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selection, Selections
 from rtagent.ports import Service
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.context import ContextSerializer
@@ -32,7 +32,6 @@ from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
 from rtagent.scheduler.report_documents import report_document
-from rtagent.scheduler.selection import Selection, Selections
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.host_states import node_named

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.conductor.engine import Table
 from rtagent.conductor.operations.build import BUILD
 from rtagent.conductor.operations.delete import DELETE
 from rtagent.conductor.operations.evacuation import CLEAR_EVACUATED, EVACUATION
 from rtagent.conductor.operations.forced_delete import CLEAR_DELETED, FORCED_DELETE
+from rtagent.conductor.operations.hosts import OWED_CALL
 from rtagent.conductor.operations.live_migration import LIVE_MIGRATION
-from rtagent.conductor.operations.owed import OWED_CALL
-from rtagent.conductor.operations.power import START, STOP
-from rtagent.conductor.operations.resize import RESIZE
-from rtagent.conductor.operations.resized import CONFIRM, REVERT
-from rtagent.conductor.operations.shelving import SHELVE, UNSHELVE
-from rtagent.conductor.step import Table
+from rtagent.conductor.operations.power import SHELVE, START, STOP, UNSHELVE
+from rtagent.conductor.operations.resize import CONFIRM, RESIZE, REVERT
 from rtagent.model.server import ACTIVE, RESIZED, SHELVED_OFFLOADED, STOPPED
 
 #: By kind.

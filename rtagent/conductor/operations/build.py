@@ -6,16 +6,20 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from rtagent.conductor.operations.guests import cleanup, define, prepare, start, undefine
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations.hosts import (
     claim_arguments,
+    cleanup,
+    define,
     end_claim,
+    prepare,
     select,
     selected,
+    start,
+    undefine,
     unselect,
 )
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
 from rtagent.errors import RtAgentError
 from rtagent.model.server import ACTIVE, BUILDING, ERROR, Server
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
 from rtagent.model.server import DELETED, Place, Server
 
 

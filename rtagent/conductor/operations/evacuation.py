@@ -7,9 +7,18 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.operations.guests import cleanup, define, prepare, start, undefine
-from rtagent.conductor.operations.hosts import allocate, select, unselect
+from rtagent.conductor.operations.hosts import (
+    allocate,
+    cleanup,
+    define,
+    prepare,
+    select,
+    start,
+    undefine,
+    unselect,
+)
 from rtagent.conductor.operations.moves import (
     begin,
     claim_move,
@@ -21,7 +30,6 @@ from rtagent.conductor.operations.moves import (
 from rtagent.conductor.operations.resize import unmoved
 from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
 from rtagent.model.server import ACTIVE, Server, ServerOperation
 
 CLEARING = "clear-evacuated"

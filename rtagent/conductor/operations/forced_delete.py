@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.errors import OperationTaken
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.delete import by_host, places
@@ -19,7 +20,6 @@ from rtagent.conductor.operations.hosts import claimed
 from rtagent.conductor.operations.moves import migration_uuid
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
 from rtagent.errors import RtAgentError
 from rtagent.model.server import DELETED, Place, Server, ServerOperation
 

@@ -1,23 +1,71 @@
-"""Steps that select a host, and claim resources on it."""
+"""Steps that select a host, claim resources on it, and make a guest ready there.
+
+A call that ends a claim is owed to a host that does not answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.operations.owed import owe
 from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
 from rtagent.errors import RtAgentError
 from rtagent.model.claim import EVACUATION
-from rtagent.model.server import Place, RequestSpec
+from rtagent.model.server import Place, RequestSpec, Selections, Server, ServerOperation
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
-from rtagent.scheduler.selection import Selections
+
+KIND = "owed-call"
+
+
+def owe(run: Run, place: Place, method: str, arguments: Mapping[str, Any]) -> None:
+    """Record a call with the next step. It is made when its host answers again."""
+    now, progress = run.operation.updated_at, run.progress
+    owed = Progress(
+        spec=progress.spec, was=progress.was, source=place, call=(method, dict(arguments))
+    )
+    run.owed.append(
+        ServerOperation(
+            uuid=str(uuid.uuid5(UUID(run.operation.uuid), f"owed {arguments['operation_id']}")),
+            server_uuid=run.server.uuid,
+            kind=KIND,
+            step=OWED_CALL.steps[0].name,
+            created_at=now,
+            updated_at=now,
+            progress=owed.document(),
+        )
+    )
+
+
+def _call(run: Run) -> None:
+    source, call = run.progress.source, run.progress.call
+    assert source is not None
+    assert call is not None
+    method, arguments = call
+    run.end(source, method, **arguments)
+
+
+def _server(run: Run) -> Server:
+    return run.server
+
+
+OWED_CALL = Table(
+    kind=KIND,
+    steps=(Step(name="call", do=_call),),
+    done=_server,
+    failed=_server,
+    only_forward=True,
+    alone=True,
+)
+
 
 #: Seconds for which a selection is repeated while the scheduler counts claims of the server that
 #: have ended: some times the interval of reports.
@@ -147,3 +195,29 @@ def end_claim(run: Run, place: Place, method: str, **arguments: Any) -> None:
         if not error.retriable:
             raise
         owe(run, place, method, arguments)
+
+
+def prepare(run: Run) -> None:
+    """Call the hook that makes disks and networks ready, and renew the lease while it runs."""
+    dest = run.progress.dest
+    run.hook("prepare", dest.host, lease=dest)
+
+
+def cleanup(run: Run) -> None:
+    """Remove what `prepare` made."""
+    run.hook("cleanup", selected(run).host)
+
+
+def define(run: Run) -> None:
+    """Define the domain with the claim's guest document."""
+    run.define(run.progress.dest)
+
+
+def undefine(run: Run) -> None:
+    """Remove the domain from the selected host, running or not."""
+    run.undefine(selected(run))
+
+
+def start(run: Run) -> None:
+    """Start the domain."""
+    run.start(run.progress.dest)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.operations.guests import cleanup, prepare
-from rtagent.conductor.operations.hosts import select, unselect
+from rtagent.conductor.operations.hosts import cleanup, prepare, select, unselect
 from rtagent.conductor.operations.moves import (
     arrive,
     claim_move,
@@ -24,7 +24,6 @@ from rtagent.conductor.operations.moves import (
 )
 from rtagent.conductor.operations.resize import unmoved
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
 from rtagent.errors import ClaimExpired
 from rtagent.model.server import Server
 

@@ -1,14 +1,18 @@
 """The operation resize: to another flavor, or with the same one to another host.
 
-It ends with a server that waits to be confirmed or reverted.
+It ends with a server that waits for the operation confirm or revert.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.operations.guests import prepare, start
-from rtagent.conductor.operations.hosts import select, selected, unselect
+from rtagent.conductor.engine import Step, Table
+from rtagent.conductor.operations import allocations
+from rtagent.conductor.operations.hosts import prepare, select, selected, start, unselect
 from rtagent.conductor.operations.moves import (
     arrive,
     claim_move,
@@ -26,8 +30,7 @@ from rtagent.conductor.operations.moves import (
     stay,
 )
 from rtagent.conductor.run import Run
-from rtagent.conductor.step import Step, Table
-from rtagent.model.server import RESIZED, Server, ServerMove
+from rtagent.model.server import RESIZED, STOPPED, Place, Server, ServerMove
 
 
 def stop(run: Run) -> None:
@@ -124,4 +127,152 @@ RESIZE = Table(
     ),
     done=_done,
     failed=unmoved,
+)
+
+
+def _move(run: Run) -> ServerMove:
+    move = run.server.move
+    assert move is not None
+    return move
+
+
+def _dest(run: Run) -> Place:
+    dest = run.server.place
+    assert dest is not None
+    return dest
+
+
+def _on_same_host(run: Run) -> bool:
+    return _move(run).source.node_uuid == _dest(run).node_uuid
+
+
+def _arguments(run: Run) -> dict[str, Any]:
+    migration = msgspec.to_builtins(_move(run).migration)
+    given = {name: value for name, value in migration.items() if value is not None}
+    return {"instance_uuid": run.server.uuid, "migration": given}
+
+
+def _undefine_at_source(run: Run) -> None:
+    """Remove the stopped guest at the source."""
+    if not _on_same_host(run):
+        run.undefine(_move(run).source)
+
+
+def _cleanup_source(run: Run) -> None:
+    """Remove the disks at the source."""
+    if not _on_same_host(run):
+        run.hook("cleanup", _move(run).source.host)
+
+
+def _drop_at_source(run: Run) -> None:
+    """Release the claim at the source."""
+    run.end(_move(run).source, "drop_move_claim_at_source", **_arguments(run))
+
+
+def _delete_old_allocations(run: Run) -> None:
+    """Delete the allocations of the source, which the migration has."""
+    allocations.delete(run, _move(run).migration.uuid)
+
+
+def _report_confirmed(run: Run) -> None:
+    """Report the state to both sides."""
+    for place in (_dest(run), _move(run).source):
+        run.report(place, _move(run).was, None)
+
+
+def _confirmed(run: Run) -> Server:
+    return replace(run.server, vm_state=_move(run).was, task_state=None, move=None)
+
+
+CONFIRM = Table(
+    kind="confirm",
+    steps=(
+        Step(name="undefine", do=_undefine_at_source),
+        Step(name="cleanup", do=_cleanup_source),
+        Step(name="drop", do=_drop_at_source),
+        Step(name="allocations", do=_delete_old_allocations),
+        Step(name="report", do=_report_confirmed),
+    ),
+    done=_confirmed,
+    failed=_confirmed,
+    only_forward=True,
+)
+
+
+def _remove_at_dest(run: Run) -> None:
+    """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
+    order = run.stop if _on_same_host(run) else run.undefine
+    order(_dest(run))
+
+
+def _cleanup_dest(run: Run) -> None:
+    """Remove the disks at the destination."""
+    if not _on_same_host(run):
+        run.hook("cleanup", _dest(run).host)
+
+
+def _drop_at_dest(run: Run) -> None:
+    """Release the claim at the destination."""
+    run.end(_dest(run), "drop_move_claim_at_dest", **_arguments(run))
+
+
+def _take_allocations_back(run: Run) -> None:
+    """Give the server the allocations of the source, which the migration has."""
+    allocations.give(run, _move(run).migration.uuid, run.server.uuid)
+
+
+def _return(run: Run) -> None:
+    """Activate the claim at the source again, before the guest may start there."""
+    run.learn(claim=run.agent(_move(run).source, "finish_revert", **_arguments(run)))
+
+
+def _source(run: Run) -> Place:
+    """Return the source with its claim as it is now."""
+    source, claim = _move(run).source, run.progress.claim
+    return source if claim is None else replace(source, claim=claim)
+
+
+def _define_at_source(run: Run) -> None:
+    """Define the domain at the source."""
+    run.define(_source(run), _dest(run))
+
+
+def _start_at_source(run: Run) -> None:
+    """Start the guest at the source, if it ran before the move."""
+    if _move(run).was != STOPPED:
+        run.start(_source(run))
+
+
+def _report_reverted(run: Run) -> None:
+    """Report the state to both sides."""
+    for place in (_source(run), _dest(run)):
+        run.report(place, _move(run).was, None)
+
+
+def _reverted(run: Run) -> Server:
+    return replace(
+        run.server,
+        spec=_move(run).spec,
+        vm_state=_move(run).was,
+        task_state=None,
+        place=_source(run),
+        move=None,
+    )
+
+
+REVERT = Table(
+    kind="revert",
+    steps=(
+        Step(name="remove", do=_remove_at_dest),
+        Step(name="cleanup", do=_cleanup_dest),
+        Step(name="drop", do=_drop_at_dest),
+        Step(name="allocations", do=_take_allocations_back),
+        Step(name="return", do=_return),
+        Step(name="define", do=_define_at_source),
+        Step(name="start", do=_start_at_source),
+        Step(name="report", do=_report_reverted),
+    ),
+    done=_reverted,
+    failed=_reverted,
+    only_forward=True,
 )

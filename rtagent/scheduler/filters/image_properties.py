@@ -7,11 +7,47 @@ from functools import cache
 
 from oslo_utils.versionutils import VersionPredicate, convert_version_to_str
 
+from rtagent.conf.filter_scheduler import ARCHITECTURE_NAMES
 from rtagent.model.base import Value
 from rtagent.model.schema_errors import step
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
-from rtagent.scheduler.guest_names import ARCHITECTURES, HYPERVISOR_TYPES, VM_MODES, KnownNames
 from rtagent.scheduler.host_state import HostState
+
+
+class KnownNames(Value, frozen=True):
+    """:ivar names: the valid names. :ivar aliases: older names that images may still have."""
+
+    names: frozenset[str]
+    aliases: Mapping[str, str] = {}
+
+    def canonical(self, name: str) -> str | None:
+        """Return the valid name, in lower case; None: there is none."""
+        lowered = name.lower()
+        found = self.aliases.get(lowered, lowered)
+        return found if found in self.names else None
+
+
+ARCHITECTURES = KnownNames(
+    frozenset(ARCHITECTURE_NAMES),
+    {
+        **dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"),
+        "amd64": "x86_64",
+    },
+)
+HYPERVISOR_TYPES = KnownNames(
+    frozenset(
+        {
+            *("baremetal", "bhyve", "docker", "fake", "hyperv", "ironic", "kqemu", "kvm"),
+            *("lxc", "lxd", "openvz", "parallels", "phyp", "prsm", "qemu", "test"),
+            *("uml", "vbox", "vmware", "vz", "xen", "zvm"),
+        }
+    ),
+    {"xapi": "xen"},
+)
+VM_MODES = KnownNames(
+    frozenset({"hvm", "xen", "uml", "exe"}), {"pv": "xen", "hv": "hvm", "baremetal": "hvm"}
+)
+
 
 #: Older names of properties. The current name comes first.
 _OLD_NAMES = {

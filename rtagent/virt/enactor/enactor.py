@@ -51,7 +51,7 @@ class LibvirtEnactor:
         self._virt_type = virt_type
 
     def state(self, host: str, server_uuid: str) -> GuestState:
-        """See `rtagent.conductor.enactor.Enactor`, as for all methods of its names."""
+        """See `rtagent.conductor.ports.Enactor`, as for all methods of its names."""
         with _refusals(host, server_uuid, "look at"):
             return self._host(host).state(server_uuid)
 

@@ -8,7 +8,7 @@ from rtagent.model.node import Aggregate
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_state import HostState
-from rtagent.service.mirrored_aggregates import MirroredAggregates
+from rtagent.service.kept_records import MirroredAggregates
 from tests.functional.placement.conftest import MirroredNode
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, uid

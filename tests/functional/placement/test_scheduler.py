@@ -19,7 +19,7 @@ from rtagent.model.decision import Granted
 from rtagent.model.device import MdevType
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Instance
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selection, Selections
 from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.client import HttpPlacement
@@ -27,7 +27,6 @@ from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.ports import AllocationRequest, Written
 from rtagent.scheduler.scheduling_call import MANY
-from rtagent.scheduler.selection import Selection, Selections
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.servers import Placement
 from tests.support.device_states import VGPU_TYPE, device_host, policy

@@ -26,7 +26,7 @@ from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import RequestSpec, Selection
 from rtagent.ports import NullReporter
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_manager import HostManager
@@ -38,7 +38,6 @@ from rtagent.scheduler.report_documents import (
     report_from,
 )
 from rtagent.scheduler.select import Scheduler
-from rtagent.scheduler.selection import Selection
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.scheduler.weighing import HostWeighers
 from rtagent.testing.hypervisor import FakeHypervisor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.conductor.agents import selections_of
 from rtagent.conductor.errors import InvalidReply, OperationFailed
+from rtagent.conductor.opening import selections_of
 from tests.support.cloud import Cloud, spec
 from tests.support.hosts import uid
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from rtagent.errors import StoreUnavailable
-from rtagent.nova.domain_audits import GAP, INTERVAL, DomainAudits
+from rtagent.nova.live_domains import GAP, INTERVAL, DomainAudits
 from rtagent.ports import NullReporter
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest

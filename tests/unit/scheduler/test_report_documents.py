@@ -45,12 +45,6 @@ DESCRIPTION = HostDescription(
     devices=(stored.DEVICE, stored.device(2)),
     resource_inventories=stored.INVENTORIES,
 )
-#: A scheduler of that release refuses a report with another one.
-FIELDS_OF_0_1 = {
-    *("node", "epoch", "revision", "digest", "usage", "service", "up", "why_not", "counters"),
-    *("failed_builds", "disk_available_least", "metrics", "claims", "instances_digest"),
-    *("instances_revision", "description"),
-}
 
 REPORT = HostReport(
     node=stored.NODE,
@@ -72,7 +66,9 @@ REPORT = HostReport(
         resources=("ns_0",),
         former_pools=(ResourcePool(provider="", resource_class="CUSTOM_B"),),
     ),
-    service=ServiceState(disabled=True, disabled_reason=stored.ODD, forced_down=True),
+    service=ServiceState(
+        disabled=True, disabled_reason=stored.ODD, forced_down=True, draining="new disks"
+    ),
     up=False,
     why_not="it starts",
     counters={"num_instances": 2, "num_task_None": 2},
@@ -82,6 +78,10 @@ REPORT = HostReport(
     claims=(stored.uuid(7),),
     instances_digest="e" * 64,
     instances_revision=5,
+    number=3,
+    page_url="https://compute1.example/",
+    ended=(stored.uuid(8),),
+    unknown=(stored.domain_usage(9),),
 )
 INSTANCES = (
     InstanceInfo(uuid=stored.uuid(1), here=False, claims=(stored.odd_claim(1), stored.claim(2))),
@@ -261,45 +261,10 @@ def test_a_text_that_is_not_packed_is_refused(text):
     assert refused.value.kwargs["errors"][0]["path"].startswith("$.instances")
 
 
-def test_a_report_of_an_agent_of_release_0_1_is_read():
-    document = report_document(REPORT)
-    assert document.keys() == FIELDS_OF_0_1
-    assert document["service"].keys() == {"disabled", "disabled_reason", "forced_down"}
-    assert document["node"].keys().isdisjoint({"number", "page_url", "service"})
-    assert report_from(document) == REPORT
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        {"number": 3},
-        {"page_url": "https://compute1.example/"},
-        {"service": ServiceState(draining="new disks")},
-        {"service": ServiceState(draining="", disabled=True, disabled_reason="old")},
-    ],
-    ids=str,
-)
-def test_later_fields_are_where_a_scheduler_of_release_0_1_ignores_them(later):
-    report = replace(REPORT, **later)
-    document = report_document(report)
-    assert document.keys() == FIELDS_OF_0_1
-    assert document["node"].keys() >= later.keys()
-    assert report_from(document) == report
-
-
-def test_a_scheduler_of_release_0_1_does_not_select_a_host_that_drains():
-    report = replace(REPORT, service=ServiceState(draining="new disks"))
-    assert report_document(report)["service"] == {
-        "disabled": True,
-        "disabled_reason": "new disks",
-        "forced_down": False,
-    }
-
-
 @pytest.mark.parametrize("url", [7, None, "x" * 256, "\x00"])
 def test_a_wrong_url_of_pages_is_refused(url):
     document = report_document(REPORT)
-    document["node"]["page_url"] = url
+    document["page_url"] = url
     with pytest.raises(InvalidRequest, match="page_url"):
         report_from(document)
 

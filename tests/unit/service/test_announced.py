@@ -3,7 +3,7 @@
 from rtagent.model.event import AUDIT_END, CLAIM_REFUSE, SERVICE_UPDATE
 from rtagent.model.event_payloads import AuditPayload, RefusalPayload, ServicePayload
 from rtagent.ports import Service
-from rtagent.service.announced import (
+from rtagent.service.events import (
     MAX_TEXT,
     REASONS,
     Announcer,

@@ -8,8 +8,8 @@ import pytest
 from rtagent.errors import StoreUnavailable
 from rtagent.model.event_payloads import MetricsPayload
 from rtagent.model.metric import CpuUse
-from rtagent.service.announced import of_metrics
 from rtagent.service.context import Measured
+from rtagent.service.events import of_metrics
 from rtagent.service.monitors import ANNOUNCE_INTERVAL, Monitors
 from tests.support.hosts import NODE, NOON
 

@@ -3,7 +3,7 @@
 import pytest
 from lxml import etree
 
-from rtagent.conductor.arguments import checked_identity
+from rtagent.conductor.checks import checked_identity
 from rtagent.virt.enactor.document import NAMESPACE, claim_of, domain_document, mdev_uuids
 from rtagent.virt.libvirt.document import BadDocument
 from tests.support.guests import VGPU, guest_domain, plain_domain
