@@ -27,7 +27,6 @@ from rtagent.model.converter import Converter
 from rtagent.model.policy import ManageAllocations
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.placement import loading
-from rtagent.placement.client import HttpPlacement
 from rtagent.placement.loading import ConductorPlacement
 from rtagent.ports import Clock
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
@@ -196,17 +195,9 @@ def _options(settings: Settings) -> ConductorOptions:
 
 def _allocations(conf: cfg.ConfigOpts, settings: Settings) -> Allocations | None:
     """Return what writes allocations: nothing without Placement, or if the agents write them."""
-    if loading.load(conf) is None:
-        return None
-    if settings.placement_policy.manage_allocations is not ManageAllocations.NO:
-        return None
-
-    def connect() -> HttpPlacement:
-        client = loading.load(conf)
-        assert client is not None
-        return client
-
-    return ConductorPlacement(connect)
+    connect = loading.connector(conf)
+    agents_write = settings.placement_policy.manage_allocations is not ManageAllocations.NO
+    return None if connect is None or agents_write else ConductorPlacement(connect)
 
 
 def _enactor(settings: Settings) -> LibvirtEnactor:

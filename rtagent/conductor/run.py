@@ -67,6 +67,7 @@ class Run:
 
     :ivar server: the server as it is recorded, or will be with the next record.
     :ivar progress: likewise. :ivar owed: operations to record with the next record.
+    :ivar scheduler: and :ivar allocations: see `Outside`. :ivar options: of the conductor.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class Run:
         self.operation, self.server = operation, server
         self.progress: Progress = progress_of(operation.progress)
         self.owed: list[ServerOperation] = []
-        self._outside, self._options, self._patience = outside, options, patience
+        self.scheduler, self.allocations = outside.scheduler, outside.allocations
+        self._outside, self.options, self._patience = outside, options, patience
         self._store, self._clock = store, clock
 
     def learn(self, **fields: Any) -> None:
@@ -128,7 +130,7 @@ class Run:
 
         :raises OperationTaken:
         """
-        return self._patience.repeat(call, self._options.host_timeout, self.check)
+        return self._patience.repeat(call, self.options.host_timeout, self.check)
 
     def insist(
         self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
@@ -148,7 +150,7 @@ class Run:
         def save() -> bool:
             return self._store.save(self.operation, server, deleted=deleted, owed=owed)
 
-        if not self._patience.repeat(save, self._options.host_timeout):
+        if not self._patience.repeat(save, self.options.host_timeout):
             raise OperationTaken(operation_uuid=self.operation.uuid)
         self.owed.clear()
 
@@ -167,23 +169,6 @@ class Run:
         if self.operation.epoch == 1:  # no other conductor has worked on this operation
             return before
         return max(before, self.progress.consumer_generation, 1)
-
-    # -- scheduler and Placement ------------------------------------------------------------------
-
-    @property
-    def scheduler(self) -> SchedulerPort:
-        """The scheduler."""
-        return self._outside.scheduler
-
-    @property
-    def allocations(self) -> Allocations | None:
-        """The writer of allocations, if the conductor writes them."""
-        return self._outside.allocations
-
-    @property
-    def options(self) -> ConductorOptions:
-        """The options of the conductor."""
-        return self._options
 
     # -- guests -----------------------------------------------------------------------------------
 
@@ -216,7 +201,7 @@ class Run:
     def _order(self, name: str, *arguments: Any) -> None:
         """Give the enactor an order. It checks the owner itself, as late as possible."""
         order = partial(getattr(self._outside.enactor, name), *arguments, check=self.check)
-        self._patience.repeat(order, self._options.host_timeout)
+        self._patience.repeat(order, self.options.host_timeout)
 
     # -- hooks and leases -------------------------------------------------------------------------
 
@@ -241,7 +226,7 @@ class Run:
         calls = () if lease is None else (partial(self._renew, lease),)
         for call in calls:  # the operation may be resumed long after the claim was made
             self.reach(call)
-        interval, limit = self._options.lease_renew_interval, self._options.operation_timeout
+        interval, limit = self.options.lease_renew_interval, self.options.operation_timeout
         return Background("rtagent-lease", calls, interval, limit)
 
     def _renew(self, lease: Place) -> None:

@@ -42,6 +42,19 @@ def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
         raise _unreadable_option(conf, exc) from exc
 
 
+def connector(conf: cfg.ConfigOpts) -> Callable[[], HttpPlacement] | None:
+    """Return what makes a client for each thread, or None as `load`. :raises ConfigError:"""
+    if load(conf) is None:
+        return None
+
+    def connect() -> HttpPlacement:
+        client = load(conf)
+        assert client is not None
+        return client
+
+    return connect
+
+
 def _load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     auth = _auth(conf)
     if auth is None:

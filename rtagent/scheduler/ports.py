@@ -1,4 +1,4 @@
-"""The parts that a selection works with, as it sees them, and Placement's candidates by host."""
+"""Placement, as a selection sees it, and its candidates by host."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
-from rtagent.model.node import Aggregate
-from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocation, Allocations, ProviderMapping
-from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.placement_request import Query
 
 #: How many candidates of one host are tried.
@@ -73,48 +69,6 @@ class Candidates(Value, frozen=True, kw_only=True):
             classes.setdefault(self.roots.get(uuid, uuid), set()).update(part["resources"])
         found = classes.keys() & known
         return [each for each in found if not COMPUTE.isdisjoint(classes[each])] or found
-
-
-class Hosts(Protocol):
-    """The hosts, see `HostManager`."""
-
-    @property
-    def aggregates(self) -> Sequence[Aggregate]:
-        """All aggregates, also those without hosts."""
-        ...
-
-    def get_all_host_states(self) -> Sequence[HostState]:
-        """Return all hosts."""
-        ...
-
-    def get_host_state(self, node_uuid: str) -> HostState | None:
-        """Return one node as it is now, up or not; None: it is not known any more."""
-        ...
-
-    def replica_for(self, host_state: HostState, instance_uuid: str) -> NodeState:
-        """Return the node's state with the claims that an instance has there."""
-        ...
-
-    def assume(self, node_uuid: str, claim: Claim, here: bool) -> HostState:
-        """Count a claim that a selection has chosen, until a report confirms it.
-
-        :param here: the instance counts as one of the host from now on.
-        """
-        ...
-
-    def assumed_until(self, operation_ids: Sequence[str], at: float) -> None:
-        """Forget these assumed claims at this time, on the monotonic clock."""
-        ...
-
-    def forget_claim(self, operation_id: str) -> bool:
-        """Forget an assumed claim. Return whether it was known."""
-        ...
-
-    def forget_owners(self, owners: Collection[str], kind: str) -> None:
-        """Forget the assumed claims of these instances that are of this kind, except those that an
-        agent has granted.
-        """
-        ...
 
 
 #: The effect on allocations that a consumer has already: the new ones replace them, are added to

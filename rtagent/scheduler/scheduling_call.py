@@ -19,6 +19,7 @@ from rtagent.scheduler.errors import SchedulingTimedOut
 from rtagent.scheduler.filter import Fit, Request
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import CandidateFit, Fits
+from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.placement_request import Query, candidates_query
 from rtagent.scheduler.ports import (
@@ -28,7 +29,6 @@ from rtagent.scheduler.ports import (
     AllocationRequest,
     Candidate,
     Candidates,
-    Hosts,
     PlacementPort,
     Written,
 )
@@ -186,7 +186,7 @@ class Parts(Value, frozen=True, kw_only=True):
         changes it.
     """
 
-    manager: Hosts
+    manager: HostManager
     filters: HostFilters
     weighers: HostWeighers
     options: SchedulerOptions

@@ -19,7 +19,8 @@ from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.ports import Hosts, PlacementPort, Written
+from rtagent.scheduler.host_manager import HostManager
+from rtagent.scheduler.ports import PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
 from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQueries
 from rtagent.scheduler.selecting import Selecting
@@ -105,7 +106,7 @@ class Scheduler:
 
     def __init__(
         self,
-        manager: Hosts,
+        manager: HostManager,
         filters: HostFilters,
         weighers: HostWeighers,
         options: SchedulerOptions,

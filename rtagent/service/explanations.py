@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from rtagent.errors import TooManyRequests
-from rtagent.model.server import RequestSpec
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_endpoint import Explain
 from rtagent.rpc.validation import validate
 from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.select import Scheduler
 
 #: Seconds for which a request waits for the one before it.
 PATIENCE = 1.0
-
-
-class Explaining(Protocol):
-    """Explains requests."""
-
-    def explain(self, spec: RequestSpec, instance_uuid: str = ...) -> Explanation: ...
 
 
 class Explanations:
@@ -28,7 +22,7 @@ class Explanations:
     which has few threads, makes one at a time.
     """
 
-    def __init__(self, scheduler: Explaining) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._turn = threading.Lock()
 

@@ -4,12 +4,10 @@ from a shared database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from rtagent.conf.settings import SettingsHolder
-from rtagent.db.host_records import HostRecord
+from rtagent.db.host_records import HostRecord, HostRecords
 from rtagent.errors import StoreUnavailable
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.errors import SchedulerNotReady
@@ -117,25 +115,13 @@ REMOVED_INTERVAL = 60.0
 LOGGED = 10
 
 
-class Records(Protocol):
-    """Reads the records, see `rtagent.db.host_records.HostRecords`."""
-
-    def nodes(self) -> frozenset[str]:
-        """Return the uuids of the nodes that were not removed."""
-        ...
-
-    def read(self, now: datetime) -> Iterator[HostRecord]:
-        """Return the record of each node."""
-        ...
-
-
 class RecordedHosts:
     """The turns of the thread ``host-records``. The first one fills the view, so that requests need
     not wait for the reports of all agents.
     """
 
     def __init__(
-        self, records: Records, manager: HostManager, clock: Clock, reporter: Reporter
+        self, records: HostRecords, manager: HostManager, clock: Clock, reporter: Reporter
     ) -> None:
         self._records, self._manager, self._clock = records, manager, clock
         self._reporter = reporter.named(__name__)

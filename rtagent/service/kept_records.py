@@ -5,8 +5,8 @@ services. MirroredAggregates: writes aggregates to Placement.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from rtagent.db.aggregate_rows import AggregateStore
 from rtagent.db.registry import BINARY
@@ -15,6 +15,7 @@ from rtagent.model.node import Aggregate
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.scheduler.errors import HostNotFound
+from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.host_state import HostState
 from rtagent.service.loop import Backoff, Rest, every
 
@@ -88,14 +89,6 @@ class KeptRecords(Generic[T]):
 AGGREGATES = "aggregates"
 
 
-class AggregateView(Protocol):
-    """What uses the aggregates, see `HostManager`."""
-
-    def set_aggregates(self, aggregates: Iterable[Aggregate]) -> None:
-        """Replace all aggregates."""
-        ...
-
-
 class KeptAggregates:
     """Thread-safe. Every change is in the database first, then in the view.
 
@@ -105,7 +98,7 @@ class KeptAggregates:
     def __init__(
         self,
         store: AggregateStore,
-        view: AggregateView,
+        view: HostManager,
         changed: Callable[[], None],
         wake: Callable[[], None],
         clock: Clock,
@@ -158,18 +151,6 @@ class KeptAggregates:
 SERVICES = "services"
 
 
-class ServiceView(Protocol):
-    """What uses the records, see `HostManager`."""
-
-    def set_forced_down(self, hosts: Collection[str], released: Collection[str] = ()) -> None:
-        """Replace the hosts that are forced down, and those that were."""
-        ...
-
-    def knows(self, host: str) -> bool:
-        """Return whether a service host is in the view."""
-        ...
-
-
 class KeptServices:
     """Thread-safe. Every change is in the database first, then in the view.
 
@@ -179,7 +160,7 @@ class KeptServices:
     def __init__(
         self,
         registry: ServiceRegistry,
-        view: ServiceView,
+        view: HostManager,
         changed: Callable[[], None],
         wake: Callable[[], None],
         reporter: Reporter,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+import oslo_messaging
+
 import rtagent
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
@@ -17,7 +19,9 @@ from rtagent.db.host_records import HostRecords, NodeHosts
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.transaction import errors_of
 from rtagent.errors import RtAgentError
+from rtagent.placement import loading
 from rtagent.placement.aggregate_mirror import AggregateMirror
+from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
@@ -79,53 +83,89 @@ class SchedulerService:
             context.clock,
             context.telemetry,
         )
-        settings = context.settings.current
         self._loops = {name: Loop(name, None, self._clock, self._telemetry) for name in LOOPS}
-        lock = assembly.state_lock(settings)
-        lock.take()
-        parts.callback(lock.drop)
         startup = Startup(context.events, context.notifier, self._clock, self._telemetry)
-        database = startup.wait_for("the database", partial(assembly.database, settings))
-        parts.callback(database.close)
+        database = self._open(parts, startup)
         transport = get_transport(context.configuration.conf)
         messages = SchedulerMessages(transport, self._telemetry, self._loops["casts"].wake)
-        self._manager = HostManager(self._clock, self._telemetry, messages.ask, _times(settings))
-        self._aggregates = startup.wait_for(
-            "the database", partial(self._kept_aggregates, database, messages)
-        )
-        self._services = startup.wait_for(
-            "the database", partial(self._kept_services, database, messages)
-        )
-        self._placement = assembly.placement(context.configuration.conf)
-        self._scheduler = self._make_scheduler(settings)
-        self._server = RpcServer(
-            transport,
-            settings.default.host,
-            self._endpoint(messages, database),
-            self._in_flight,
-            self._clock,
-            self._telemetry,
-            SCHEDULER,
-        )
-        probe = SchedulerProbe(
-            transport, self._server, context.settings, self._uuid, self._telemetry
-        )
-        self._probe = Loop("rpc-probe", probe.turn, self._clock, self._telemetry)
-        self._view = HostView(
-            self._manager,
-            context.settings,
-            lambda: self._server.wait_started(0),
-            partial(context.events.put, READY),
-            self._clock,
-            self._telemetry,
-        )
+        self._make_view(startup, database, messages)
+        self._make_server(transport, database, messages)
         self._add_turns(messages, database)
         self._measure(database)
         self._add_sections()
+        settings = context.settings.current
         where = parse(settings.scheduler.api_address)
         guard = Guard(where, settings.api, "scheduler", "api_address")
         self._api = ReadAPI(where, self._sources(), self._telemetry, guard=guard)
         self._start(parts)
+
+    def _open(self, parts: Parts, startup: Startup) -> SchedulerDatabase:
+        settings = self._context.settings.current
+        lock = assembly.state_lock(settings)
+        lock.take()
+        parts.callback(lock.drop)
+        database = startup.wait_for("the database", partial(assembly.database, settings))
+        parts.callback(database.close)
+        return database
+
+    def _make_view(
+        self, startup: Startup, database: SchedulerDatabase, messages: SchedulerMessages
+    ) -> None:
+        """Build the view of the hosts, with the records of the database, and what selects."""
+        conf, settings = self._context.configuration.conf, self._context.settings.current
+        clock, telemetry, loops = self._clock, self._telemetry, self._loops
+        changed = messages.aggregates_changed if database.shared else _nothing
+        manager = self._manager = HostManager(clock, telemetry, messages.ask, _times(settings))
+        self._aggregates = startup.wait_for(
+            "the database",
+            lambda: KeptAggregates(
+                database.aggregates, manager, changed, self._reread, clock, telemetry
+            ),
+        )
+        registry, wake = SqlServiceRegistry(database.engine), loops["services"].wake
+        self._services = startup.wait_for(
+            "the database", lambda: KeptServices(registry, manager, changed, wake, telemetry)
+        )
+        connect = loading.connector(conf)
+        self._placement = None if connect is None else PlacementCandidates(connect)
+        filters, weighers = load_rules(settings)
+        self._scheduler = Scheduler(
+            manager,
+            filters,
+            weighers,
+            settings.scheduler_options,
+            self._placement,
+            clock,
+            telemetry,
+        )
+
+    def _make_server(
+        self,
+        transport: oslo_messaging.RPCTransport,
+        database: SchedulerDatabase,
+        messages: SchedulerMessages,
+    ) -> None:
+        """Build the RPC server, what probes it, and what says when the view is complete."""
+        settings, clock, telemetry = self._context.settings, self._clock, self._telemetry
+        self._server = RpcServer(
+            transport,
+            settings.current.default.host,
+            self._endpoint(messages, database),
+            self._in_flight,
+            clock,
+            telemetry,
+            SCHEDULER,
+        )
+        probe = SchedulerProbe(transport, self._server, settings, self._uuid, telemetry)
+        self._probe = Loop("rpc-probe", probe.turn, clock, telemetry)
+        self._view = HostView(
+            self._manager,
+            settings,
+            lambda: self._server.wait_started(0),
+            partial(self._context.events.put, READY),
+            clock,
+            telemetry,
+        )
 
     def _add_sections(self) -> None:
         """Add what the state report shows of a scheduler."""
@@ -145,39 +185,6 @@ class SchedulerService:
         parts.add("rpc", partial(self._server.stop, RPC_PATIENCE))
         self._server.start()
         parts.start_loop(self._probe)
-
-    def _kept_aggregates(
-        self, database: SchedulerDatabase, messages: SchedulerMessages
-    ) -> KeptAggregates:
-        changed = messages.aggregates_changed if database.shared else _nothing
-        return KeptAggregates(
-            database.aggregates,
-            self._manager,
-            changed,
-            self._reread,
-            self._clock,
-            self._telemetry,
-        )
-
-    def _kept_services(
-        self, database: SchedulerDatabase, messages: SchedulerMessages
-    ) -> KeptServices:
-        changed = messages.aggregates_changed if database.shared else _nothing
-        registry = SqlServiceRegistry(database.engine)
-        wake = self._loops["services"].wake
-        return KeptServices(registry, self._manager, changed, wake, self._telemetry)
-
-    def _make_scheduler(self, settings: Settings) -> Scheduler:
-        filters, weighers = load_rules(settings)
-        return Scheduler(
-            self._manager,
-            filters,
-            weighers,
-            settings.scheduler_options,
-            self._placement,
-            self._clock,
-            self._telemetry,
-        )
 
     def _endpoint(self, messages: SchedulerMessages, database: SchedulerDatabase) -> Endpoint:
         served = ServedScheduler(
@@ -231,7 +238,7 @@ class SchedulerService:
 
     def _placement_turns(self, database: SchedulerDatabase) -> dict[str, Callable[[], Rest]]:
         """The thread that shows aggregates in Placement, if that is configured."""
-        placement = assembly.placement_client(self._context.configuration.conf)
+        placement = loading.load(self._context.configuration.conf)
         if placement is None:
             return {}
         mirrored = MirroredAggregates(

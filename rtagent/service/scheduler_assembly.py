@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from oslo_config import cfg
-
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.aggregate_rows import AggregateStore
@@ -15,9 +13,6 @@ from rtagent.db.restore import check_files
 from rtagent.errors import IdentityError, RtAgentError
 from rtagent.identity.locks import FileLock
 from rtagent.model.base import Value
-from rtagent.placement import loading
-from rtagent.placement.candidates import PlacementCandidates
-from rtagent.placement.client import HttpPlacement
 
 #: The embedded database of a scheduler, in the state directory.
 FILE = "scheduler.sqlite"
@@ -66,27 +61,6 @@ def database(settings: Settings) -> SchedulerDatabase:
         shared=where == options.connection,
         close=engine.dispose,
     )
-
-
-def placement(conf: cfg.ConfigOpts) -> PlacementCandidates | None:
-    """Return Placement for selections, or None if it is not configured. :raises ConfigError:"""
-    if placement_client(conf) is None:
-        return None
-
-    def connect() -> HttpPlacement:
-        client = placement_client(conf)
-        assert client is not None
-        return client
-
-    return PlacementCandidates(connect)
-
-
-def placement_client(conf: cfg.ConfigOpts) -> HttpPlacement | None:
-    """Return a client of Placement for one thread, or None if it is not configured.
-
-    :raises ConfigError:
-    """
-    return loading.load(conf)
 
 
 def state_lock(settings: Settings) -> FileLock:

@@ -19,7 +19,7 @@ from rtagent.model.server import ImageRequest, InstanceGroup, RequestSpec
 from rtagent.scheduler.filter import Filter, Request
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostState, replica_fields
-from rtagent.scheduler.ports import Hosts, PlacementPort
+from rtagent.scheduler.ports import PlacementPort
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weigher import Weigher
 from rtagent.scheduler.weighing import HostWeighers, WeighedHosts
@@ -134,7 +134,7 @@ class HostsInMemory:
 
 
 def scheduler(
-    hosts: Hosts,
+    hosts: Any,
     clock: ManualClock | None = None,
     options: SchedulerOptions | None = None,
     filters: Sequence[str] = (),
