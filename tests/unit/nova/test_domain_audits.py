@@ -12,7 +12,7 @@ from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, uid
 from tests.support.trackers import tracker_on
-from tests.unit.service.pauses import assert_pauses
+from tests.unit.service.conftest import assert_pauses
 
 
 def test_audits_that_write_nothing_are_repeated_with_back_off():

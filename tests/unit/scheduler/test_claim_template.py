@@ -5,14 +5,8 @@ from __future__ import annotations
 from rtagent.model.claim import BUILD
 from rtagent.model.server import ImageRequest
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
-from rtagent.scheduler.replica import OTHERS, SHARED
 from tests.support.hosts import uid
 from tests.support.scheduling import spec
-
-
-def test_no_owner_is_nobody_that_a_replica_knows():
-    """What these use is not the template's to reuse."""
-    assert NO_OWNER not in (OTHERS, SHARED)
 
 
 def test_the_request_of_an_instances_claim():

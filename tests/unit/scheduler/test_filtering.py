@@ -228,33 +228,23 @@ def test_an_anti_affinity_group_spreads_its_instances(most, names):
 
 
 @pytest.mark.parametrize(
-    ("name", "option"),
+    ("name", "options", "fields"),
     [
-        ("NumInstancesFilter", "max_instances_per_host"),
-        ("AggregateNumInstancesFilter", "max_instances_per_host"),
-        ("IoOpsFilter", "max_io_ops_per_host"),
-        ("AggregateIoOpsFilter", "max_io_ops_per_host"),
-    ],
-)
-def test_a_consumed_host_is_judged_again(name, option):
-    filters = HostFilters.load(FilterOptions(enabled_filters=(name,), **{option: 2}))
-    selected = _selected_in_turn(filters, scheduler_request(), 9)
-    assert selected == ["cn1", "cn1", "cn2", "cn2", "cn3", "cn3"]
-
-
-@pytest.mark.parametrize(
-    ("name", "request_"),
-    [
+        ("NumInstancesFilter", {"max_instances_per_host": 2}, {}),
+        ("AggregateNumInstancesFilter", {"max_instances_per_host": 2}, {}),
+        ("IoOpsFilter", {"max_io_ops_per_host": 2}, {}),
+        ("AggregateIoOpsFilter", {"max_io_ops_per_host": 2}, {}),
         (
             "ComputeCapabilitiesFilter",
-            scheduler_request(extra_specs={"capabilities:num_instances": "< 2"}),
+            {},
+            {"extra_specs": {"capabilities:num_instances": "< 2"}},
         ),
-        ("JsonFilter", scheduler_request(hints={"query": '["<", "$num_instances", 2]'})),
+        ("JsonFilter", {}, {"hints": {"query": '["<", "$num_instances", 2]'}}),
     ],
 )
-def test_fields_that_a_selection_changes_are_judged_again(name, request_):
-    filters = HostFilters.load(FilterOptions(enabled_filters=(name,)))
-    selected = _selected_in_turn(filters, request_, 9)
+def test_a_consumed_host_is_judged_again(name, options, fields):
+    filters = HostFilters.load(FilterOptions(enabled_filters=(name,), **options))
+    selected = _selected_in_turn(filters, scheduler_request(**fields), 9)
     assert selected == ["cn1", "cn1", "cn2", "cn2", "cn3", "cn3"]
 
 

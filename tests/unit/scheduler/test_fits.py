@@ -15,9 +15,11 @@ from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.filter import Rejection
-from rtagent.scheduler.fits import Fits
+from rtagent.scheduler.fits import Fits, judge
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.replica import OTHERS, SHARED
+from rtagent.scheduler.replica import OTHERS, SHARED, replica_of
+from rtagent.scheduler.report import description_of, digest_of, report_of
+from tests.support.device_states import built, device_host
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, host, uid
 from tests.support.reporting_agents import ReportingAgent, deliver
@@ -150,3 +152,18 @@ def test_calls_at_the_same_time_assume_no_cpu_twice():
 
 def test_owner_of_a_template_is_no_user_of_a_replica():
     assert NO_OWNER not in (OTHERS, SHARED)
+
+
+def verdict(state, devices):
+    description = description_of(state)
+    replica = replica_of(report_of(state, digest_of(description)), description)
+    asked = spec(root_gb=0, extra_specs={"pci_passthrough:alias": f"gpu:{devices}"})
+    template = claim_template(asked, ())
+    return judge(replica, template, template.build, NOON)
+
+
+def test_devices_that_other_owners_have_do_not_fit():
+    state, _ = built(device_host(), "gpu:1")
+    assert isinstance(verdict(state, 1), Claim)
+    state, _ = built(state, "gpu:1")
+    assert isinstance(verdict(state, 1), Rejection)

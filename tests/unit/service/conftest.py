@@ -1,5 +1,9 @@
 """A node in memory: store, hypervisor, clock and tracker, and what its parts report."""
 
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from rtagent.service.context import (
     ServiceChanged,
     StoreReturned,
 )
+from rtagent.service.loop import Rest
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
@@ -72,7 +77,7 @@ class Notes:
     def log(self, level: str, sentence: str) -> None:
         self.sentences.append((level, sentence))
 
-    def named(self, origin: str) -> "Notes":
+    def named(self, origin: str) -> Notes:
         return self
 
 
@@ -131,3 +136,36 @@ class World:
 @pytest.fixture
 def world(tmp_path):
     return World(make_settings(tmp_path))
+
+
+#: Seconds; nothing in these tests takes that long.
+PATIENCE = 120.0
+
+
+class Turns:
+    """Turns that a test lets end one by one.
+
+    :ivar began: released when a turn begins. :ivar may_end: a turn waits for it.
+    :ivar rest: what the turns return. :ivar error: what they raise instead, if anything.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.began, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+        self.rest = Rest()
+        self.error: Exception | None = None
+
+    def __call__(self) -> Rest:
+        self.number += 1
+        self.began.release()
+        assert self.may_end.acquire(timeout=PATIENCE)
+        if self.error is not None:
+            raise self.error
+        return self.rest
+
+
+def assert_pauses(pauses: Sequence[float], *longest: float) -> None:
+    """Check that each pause is between the half and the whole of its longest length."""
+    assert len(pauses) == len(longest)
+    for pause, most in zip(pauses, longest, strict=True):
+        assert most / 2 <= pause <= most

@@ -15,7 +15,7 @@ from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import LAST, Rest
 from rtagent.testing.hypervisor import TOPOLOGY
 from tests.support.hosts import call, request, uid
-from tests.unit.service.pauses import assert_pauses
+from tests.unit.service.conftest import assert_pauses
 
 
 @pytest.fixture

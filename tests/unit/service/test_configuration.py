@@ -30,3 +30,14 @@ def test_provider_file_that_changes_during_a_reload_is_not_applied(configuration
     assert len(applied.provider_files.entries) == 1
     with pytest.raises(ExceptionGroup):
         configuration.candidate()
+
+
+def test_taking_a_node_over_is_allowed_on_the_command_line_only(configuration, tmp_path):
+    file = tmp_path / "rtagent.conf"
+    file.write_text(f"{file.read_text()}[DEFAULT]\ntake_over = true\n")
+
+    with pytest.raises(ExceptionGroup) as refused:
+        configuration.read()
+
+    [error] = refused.value.exceptions
+    assert "take_over = True: may be given on the command line only" in str(error)

@@ -6,17 +6,19 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from rtagent.errors import ConfigError, PciConfigInvalidSpec
+from rtagent.errors import ConfigError, ProviderFileError
 from rtagent.model.device import PciDevices
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy, Policy
 from rtagent.pci.specs import parse_specs
-from rtagent.service.host_checks import HostChecks
+from rtagent.placement.offers import Offers, resolve
+from rtagent.service.host_checks import HostChecks, ProviderFileChecks
 from tests.support.claims import pinned_claim
 from tests.support.device_states import NAMESPACES, PMEM, built, device_host, policy
-from tests.support.hosts import host, with_claims
+from tests.support.hosts import NODE, host, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
 from tests.support.owned_hosts import WEB_CLAIM, devices_in_every_state
 from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
+from tests.support.provider_files import CLASS, entry, provider_files
 
 
 class Host:
@@ -44,23 +46,6 @@ def cpu_state(there=NO_SMT, claims=(), dedicated=frozenset({6, 7})):
     return with_claims(replace(host(there), policy=cpu_policy(dedicated)), claims)
 
 
-def test_cpu_sets_of_this_host_are_accepted(world):
-    ours = Host(world, cpu_state())
-
-    assert ours.checks.accept()
-
-    assert (ours.errors, ours.parts["cpus"]) == ([], "pass")
-
-
-def test_offline_cpu_that_is_not_allocated_is_fatal(world):
-    ours = Host(world, cpu_state(LESS))
-
-    assert not ours.checks.accept()
-
-    (error,) = ours.errors
-    assert str(error) == "[compute] cpu_dedicated_set = 6-7: CPUs 7 are offline"
-
-
 def test_missing_cpu_that_is_allocated_is_a_warning(world):
     ours = Host(world, cpu_state(LESS, [pinned_claim(7)]))
 
@@ -86,14 +71,6 @@ def test_cpu_that_disappears_later_is_a_warning(world):
     assert ours.parts["cpus"] == "pass"
 
 
-def test_cpu_sets_of_a_reload_are_checked_against_the_host(world):
-    ours = Host(world, cpu_state(claims=[pinned_claim(7)]))
-
-    ours.checks.check(cpu_policy({4}))
-    with pytest.raises(ConfigError, match="cpu_dedicated_set = 4,9: this host has no CPUs 9"):
-        ours.checks.check(cpu_policy({4, 9}))
-
-
 def test_reserved_cpus_and_cpu_sets_are_checked_together(world):
     with pytest.raises(ConfigError, match="reserved_host_cpus = 2"):
         Host(world, cpu_state()).checks.check(replace(cpu_policy({4}), reserved_cpus=2))
@@ -114,22 +91,6 @@ def network_state(cells, there=NO_SMT):
 FAR = "[neutron_physnet_foo] numa_nodes = 2: this host has no NUMA cells 2, its cells are 0-1"
 
 
-def test_networks_of_cells_that_the_host_has_are_accepted(world):
-    ours = Host(world, network_state({0, 1}))
-
-    assert ours.checks.accept()
-
-    assert (ours.errors, ours.parts["networks"]) == ([], "pass")
-
-
-def test_network_of_a_cell_that_the_host_does_not_have_is_fatal(world):
-    ours = Host(world, network_state({2}))
-
-    assert not ours.checks.accept()
-
-    assert [str(error) for error in ours.errors] == [FAR]
-
-
 def test_cell_of_a_network_that_disappears_later_is_a_warning(world):
     more = topology(*NO_SMT.cells, cell(2, cores=1, threads=1, first=8))
     ours = Host(world, network_state({2}, more))
@@ -139,14 +100,6 @@ def test_cell_of_a_network_that_disappears_later_is_a_warning(world):
     assert ours.checks.accept()
 
     assert (ours.errors, ours.parts["networks"]) == ([], f"warn: {FAR}")
-
-
-def test_networks_of_a_reload_are_checked_against_the_host(world):
-    ours = Host(world, network_state({0}))
-
-    ours.checks.check(network_state({1}).policy)
-    with pytest.raises(ConfigError, match="this host has no NUMA cells 2"):
-        ours.checks.check(network_state({2}).policy)
 
 
 # -- device specifications -------------------------------------------------------------------------
@@ -166,26 +119,6 @@ NOTHING_HELD = replace(devices_in_every_state(), claims=Map(), owners=Map(), dom
 
 def pci_host(world, wanted: Policy, devices=CARD) -> Host:
     return Host(world, replace(NOTHING_HELD, policy=wanted), devices)
-
-
-def test_specifications_that_fit_the_host_are_accepted(world):
-    ours = pci_host(world, Policy(pci=PciPolicy(specs=SPECS)))
-
-    assert ours.checks.accept()
-
-    assert (ours.errors, ours.parts["devices"]) == ([], "pass")
-
-
-def test_specification_that_names_a_device_which_cannot_have_its_property_is_fatal(world):
-    ours = pci_host(world, pci_policy({"address": GPU_0}, REMOTE))
-
-    assert not ours.checks.accept()
-
-    assert [str(error) for error in ours.errors] == [
-        "[pci] device_spec 1: remote_managed = yes: is supported only for virtual functions;"
-        f" {PF_0} is a physical function"
-    ]
-    assert "devices" not in ours.parts
 
 
 @pytest.mark.parametrize(
@@ -244,14 +177,6 @@ def test_missing_device_that_is_allocated_is_a_warning(world):
     assert ours.parts["devices"] == "pass"
 
 
-def test_specifications_of_a_reload_are_checked_against_the_host(world):
-    ours = pci_host(world, Policy())
-
-    ours.checks.check(pci_policy({"address": PF_0}))
-    with pytest.raises(PciConfigInvalidSpec, match="remote_managed"):
-        ours.checks.check(pci_policy(REMOTE))
-
-
 @pytest.mark.parametrize("devices", [None, ()])
 def test_devices_that_were_never_listed_allow_any_specification(world, devices):
     ours = pci_host(world, pci_policy(REMOTE), devices=devices)
@@ -265,19 +190,6 @@ def test_devices_that_were_never_listed_allow_any_specification(world, devices):
 
 def pmem_host(world, namespaces=NAMESPACES):
     return Host(world, device_host({}, pci=policy(pmem=(PMEM,))), (), namespaces)
-
-
-def test_namespaces_of_this_host_are_accepted(world):
-    ours = pmem_host(world)
-    assert ours.checks.accept()
-    assert (ours.errors, ours.parts["namespaces"]) == ([], "pass")
-
-
-def test_namespace_that_the_host_lacks_is_fatal(world):
-    ours = pmem_host(world, NAMESPACES[:1])
-    assert not ours.checks.accept()
-    (error,) = ours.errors
-    assert str(error).startswith("[libvirt] pmem_namespaces = ns1: this host does not have it")
 
 
 def test_namespace_that_the_host_lacks_and_a_claim_has_is_not_fatal(world):
@@ -304,9 +216,144 @@ def test_namespaces_that_cannot_be_listed_are_a_warning(world):
     assert not ours.checks.accept()
 
 
-def test_namespaces_of_a_reload_are_checked_against_the_host(world):
-    ours = Host(world, device_host({}), (), NAMESPACES[:1])
-    other = replace(PMEM, identifiers=("ns0",))
-    ours.checks.check(device_host({}, pci=policy(pmem=(other,))).policy)
-    with pytest.raises(ConfigError, match="pmem_namespaces = ns1: this host does not have it"):
-        ours.checks.check(device_host({}, pci=policy(pmem=(PMEM,))).policy)
+# -- all of them -----------------------------------------------------------------------------------
+
+#: By what is checked: a host that the configuration fits, and one that it does not fit.
+FITTING = {
+    "cpus": lambda world: Host(world, cpu_state()),
+    "networks": lambda world: Host(world, network_state({0, 1})),
+    "devices": lambda world: pci_host(world, Policy(pci=PciPolicy(specs=SPECS))),
+    "namespaces": pmem_host,
+}
+MISFITS = {
+    "cpus": (
+        lambda world: Host(world, cpu_state(LESS)),
+        "[compute] cpu_dedicated_set = 6-7: CPUs 7 are offline",
+    ),
+    "networks": (lambda world: Host(world, network_state({2})), FAR),
+    "devices": (
+        lambda world: pci_host(world, pci_policy({"address": GPU_0}, REMOTE)),
+        "[pci] device_spec 1: remote_managed = yes: is supported only for virtual functions;"
+        f" {PF_0} is a physical function",
+    ),
+    "namespaces": (
+        lambda world: pmem_host(world, NAMESPACES[:1]),
+        "[libvirt] pmem_namespaces = ns1: this host does not have it",
+    ),
+}
+
+
+@pytest.mark.parametrize("part", FITTING)
+def test_configuration_that_fits_the_host_is_accepted(world, part):
+    ours = FITTING[part](world)
+    assert ours.checks.accept()
+    assert (ours.errors, ours.parts[part]) == ([], "pass")
+
+
+@pytest.mark.parametrize("part", MISFITS)
+def test_configuration_that_does_not_fit_the_host_is_fatal(world, part):
+    make, mistake = MISFITS[part]
+    ours = make(world)
+    assert not ours.checks.accept()
+    (error,) = ours.errors
+    assert str(error).startswith(mistake)
+
+
+@pytest.mark.parametrize(
+    ("part", "good", "bad", "mistake"),
+    [
+        ("cpus", cpu_policy({4}), cpu_policy({4, 9}), "= 4,9: this host has no CPUs 9"),
+        (
+            "networks",
+            network_state({1}).policy,
+            network_state({2}).policy,
+            "this host has no NUMA cells 2",
+        ),
+        ("devices", pci_policy({"address": PF_0}), pci_policy(REMOTE), "remote_managed"),
+        (
+            "namespaces",
+            device_host({}, pci=policy(pmem=(replace(PMEM, identifiers=("ns0",)),))).policy,
+            device_host({}, pci=policy(pmem=(replace(PMEM, identifiers=("ns9",)),))).policy,
+            "pmem_namespaces = ns9: this host does not have it",
+        ),
+    ],
+)
+def test_configuration_of_a_reload_is_checked_against_the_host(world, part, good, bad, mistake):
+    ours = FITTING[part](world)
+    ours.checks.check(good)
+    with pytest.raises(ConfigError, match=mistake):
+        ours.checks.check(bad)
+
+
+class FileHost:
+    """What the files add at the moment, the checks, and what they report."""
+
+    def __init__(self, world) -> None:
+        self.offers = Offers()
+        self.errors, self.parts = world.events.errors, world.notes.parts
+        self.checks = ProviderFileChecks(world.context, self)
+
+    def offers_from(self, settings) -> Offers:
+        return self.offers
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """A function that resolves provider entries on a host."""
+
+    def resolve_on(*identifications: dict[str, str]) -> Offers:
+        items = [entry(each, {CLASS: {"total": 1}}) for each in identifications]
+        files = provider_files(tmp_path / "files", *items)
+        return resolve(files, host())
+
+    return resolve_on
+
+
+TWICE = ({"uuid": NODE.uuid}, {"name": NODE.hypervisor_hostname})
+
+
+def test_provider_files_that_contradict_this_host_are_fatal(world, resolved):
+    ours = FileHost(world)
+    ours.offers = resolved(*TWICE)
+
+    assert not ours.checks.accept()
+
+    (error,) = ours.errors
+    assert "described a second time" in str(error)
+
+
+def test_provider_files_that_contradict_this_host_are_refused_at_a_reload(world, resolved):
+    ours = FileHost(world)
+    ours.offers = resolved(*TWICE)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        ours.checks.check(world.settings.current)
+
+    assert [type(error) for error in caught.value.exceptions] == [ProviderFileError]
+
+
+def test_contradiction_that_appears_later_is_a_warning(world, resolved):
+    ours = FileHost(world)
+    assert ours.checks.accept()
+    assert ours.parts["provider_files"] == "pass"
+
+    ours.offers = resolved(*TWICE)
+    assert ours.checks.accept()
+
+    assert ours.errors == []
+    assert ours.parts["provider_files"].startswith("warn: ")
+
+
+def test_entry_without_a_provider_is_logged_once_until_the_provider_is_there(world, resolved):
+    ours = FileHost(world)
+    lines = []
+    for identification in ({"name": "no\nhost"}, {"name": "no\nhost"}, TWICE[0], {"name": "other"}):
+        ours.offers = resolved(identification)
+        assert ours.checks.accept()
+        lines.append(len([text for _, text in world.notes.sentences if "has no provider" in text]))
+
+    assert lines == [1, 1, 1, 2]
+    (first, *_) = (text for _, text in world.notes.sentences if "has no provider" in text)
+    assert first.endswith(
+        "a.yaml: $.providers[0]: this host has no provider no\\nhost: ignored until it has"
+    )

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from rtagent.service.loop import Backoff, Loop, Rest, every
-from tests.unit.service.turns import PATIENCE, Turns
+from tests.unit.service.conftest import PATIENCE, Turns
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from rtagent.service.main_thread import (
 )
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
-from tests.unit.service.conftest import Notes
-from tests.unit.service.pauses import assert_pauses
+from tests.unit.service.conftest import Notes, assert_pauses
 
 
 class HastyClock(ManualClock):

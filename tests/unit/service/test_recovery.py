@@ -9,7 +9,7 @@ from rtagent.model.policy import Policy
 from rtagent.service.recovery import Recovery
 from tests.support.hosts import NODE, call, request
 from tests.support.provider_files import CLASS, entry, provider_files
-from tests.unit.service.pauses import assert_pauses
+from tests.unit.service.conftest import assert_pauses
 
 
 @pytest.fixture

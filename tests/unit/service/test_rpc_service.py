@@ -3,9 +3,21 @@
 import oslo_messaging
 import pytest
 
+from rtagent.errors import DuplicateHost, NodeNotReady
+from rtagent.rpc.claim_endpoint import ClaimChange
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
+from rtagent.rpc.host_lock import Attempt, LockOutcome
 from rtagent.service.loop import every
-from rtagent.service.rpc_service import DUPLICATE_INTERVAL, RpcHealth, RpcProbe
+from rtagent.service.rpc_service import (
+    DUPLICATE_INTERVAL,
+    PATIENCE,
+    RECONNECT,
+    RETRY,
+    TRUST,
+    HostLockTurns,
+    RpcHealth,
+    RpcProbe,
+)
 from tests.support.hosts import uid
 
 ME, OTHER = (
@@ -137,3 +149,165 @@ def test_calls_that_were_not_answered_are_repeated_in_the_next_turn(world, serve
     server.works = True
     probe.turn()
     assert (server.calls, world.notes.parts["rpc"]) == (3, "pass")
+
+
+ME, OTHER = (
+    AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=node) for node in ("this", "other")
+)
+#: A call for a claim that is not here.
+UNKNOWN = ClaimChange(operation_id=uid(), claim_uuid=uid())
+HELD = LockOutcome(attempt=Attempt.HELD)
+SILENT = LockOutcome(attempt=Attempt.TAKEN)
+ANSWERED = LockOutcome(attempt=Attempt.TAKEN, holder=OTHER)
+AWAY = LockOutcome(attempt=Attempt.UNREACHABLE, why="connection refused")
+REFUSED = LockOutcome(attempt=Attempt.REFUSED, why="no permission")
+
+
+class Lock:
+    """A lock whose attempts have the same outcome until it is changed."""
+
+    def __init__(self) -> None:
+        self.outcome, self.held = HELD, False
+
+    def take(self) -> LockOutcome:
+        self.held = self.outcome is HELD
+        return self.outcome
+
+    def keep(self, seconds: float) -> bool:
+        self.held = self.held and self.outcome is HELD
+        return self.held
+
+
+class Site:
+    """A keeper with its surroundings. :ivar started: whether the server has started."""
+
+    def __init__(self, world) -> None:
+        self.world, self.lock, self.started = world, Lock(), False
+        world.admission.open()
+        self.duplicates = Duplicates(ME, "h", world.clock, world.duplicated)
+        self.health = RpcHealth(self.duplicates, lambda: self.started, world.notes)
+        self.turns = HostLockTurns(
+            self.lock, self.duplicates, self.health, self._start, world.clock
+        )
+
+    def _start(self) -> None:
+        self.started = self.health.starting = True
+
+    def turn(self, outcome: LockOutcome):
+        self.lock.outcome = outcome
+        return self.turns.turn()
+
+    @property
+    def rpc(self) -> str:
+        return self.world.notes.parts.get("rpc", "")
+
+    def releases(self) -> bool:
+        """Whether a release of an unknown claim would be done."""
+        try:
+            self.duplicates.check(self.world.tracker.snapshot, UNKNOWN)
+        except (NodeNotReady, DuplicateHost):
+            return False
+        return True
+
+
+@pytest.fixture
+def site(world):
+    return Site(world)
+
+
+def test_the_server_starts_with_the_lock(site):
+    assert site.turn(HELD) == every(0.0)
+    assert (site.started, site.rpc, site.releases()) == (True, "pass", True)
+    assert site.turn(HELD) == every(0.0)
+
+
+def test_the_server_does_not_start_beside_another_agent(site):
+    for _ in range(20):
+        assert site.turn(ANSWERED) == every(RETRY)
+        site.world.clock.advance(RETRY)
+    assert not site.started
+    assert site.rpc.startswith("fail: two agents serve the host h")
+    assert isinstance(site.world.admission.why_closed, DuplicateHost)
+
+    site.turn(HELD)
+    assert site.started
+    assert not site.releases()
+    site.world.clock.advance(MEMORY)
+    site.turn(HELD)
+    assert site.rpc == "pass"
+    assert site.world.admission.why_closed is None
+    assert site.releases()
+
+
+def test_a_holder_that_never_answers_is_awaited_for_some_time(site):
+    assert site.turn(SILENT) == every(RETRY)
+    assert (site.started, site.rpc.partition(":")[0]) == (False, "warn")
+    site.world.clock.advance(PATIENCE)
+    site.turn(SILENT)
+    assert (site.started, site.rpc.partition(":")[0]) == (True, "warn")
+    assert site.releases()
+
+
+def test_a_broker_that_is_away_is_left_to_the_server(site):
+    assert site.turn(AWAY) == every(RECONNECT)
+    assert site.started
+    assert site.world.admission.why_closed is None
+
+
+def test_a_broker_that_refuses_the_lock_is_reported(site):
+    site.turn(REFUSED)
+    assert (site.started, site.releases()) == (True, True)
+    assert site.rpc == "warn: the broker refuses the host lock: no permission"
+
+
+def test_an_agent_without_the_lock_does_not_answer_for_unknown_claims(site):
+    site.turn(HELD)
+    site.turn(AWAY)
+    assert not site.releases()
+    assert site.world.admission.why_closed is None
+    site.turn(HELD)
+    assert site.releases()
+
+
+def test_trust_does_not_come_back_during_a_long_outage_of_the_broker(site):
+    site.turn(HELD)
+    site.health.probed("")  # before the outage
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(AWAY)
+    assert not site.releases()
+    site.health.probed("calls do not reach the server")
+    site.turn(AWAY)
+    assert not site.releases()
+    site.health.probed("")  # only the lock cannot be taken
+    site.turn(AWAY)
+    assert site.releases()
+    assert site.rpc == "warn: the host lock cannot be taken: connection refused"
+
+
+def test_trust_does_not_come_before_a_start_has_reached_the_broker(site):
+    """There is no probe yet that could fail."""
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(AWAY)
+    assert site.started
+    assert not site.releases()
+
+
+def test_the_time_without_a_broker_is_not_that_of_a_silent_holder(site):
+    site.turn(HELD)
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(SILENT)  # the other agent was the first to come back, and is slow
+    assert not site.releases()
+    site.world.clock.advance(PATIENCE)
+    site.turn(SILENT)
+    assert site.releases()
+
+
+def test_an_agent_that_stood_still_does_not_answer_for_unknown_claims_at_once(site):
+    site.turn(HELD)
+    site.world.clock.advance(TRUST)
+    assert not site.releases()
+    site.turn(HELD)
+    assert site.releases()

@@ -1,0 +1,258 @@
+"""The weighers that are installed."""
+
+import math
+from datetime import UTC, datetime
+
+import pytest
+
+from rtagent import claims
+from rtagent.conf.filter_scheduler import FilterOptions, Metrics
+from rtagent.model.decision import Granted
+from rtagent.model.host_report import InstanceInfo
+from rtagent.model.metric import Metric
+from rtagent.model.request import Image
+from rtagent.model.server import ImageRequest
+from rtagent.scheduler.weighers import (
+    BuildFailureWeigher,
+    CPUWeigher,
+    DiskWeigher,
+    HypervisorVersionWeigher,
+    ImagePropertiesWeigher,
+    IoOpsWeigher,
+    MetricsWeigher,
+    NumInstancesWeigher,
+    PCIWeigher,
+    RAMWeigher,
+    ServerGroupSoftAffinityWeigher,
+    ServerGroupSoftAntiAffinityWeigher,
+)
+from tests.support.host_states import aggregate, fleet_node, host_state
+from tests.support.hosts import NOON, call, host, request
+from tests.support.scheduling import UUID, group, raw, weigh, weights
+
+FIELDS = [(RAMWeigher, "free_ram_mb"), (DiskWeigher, "free_disk_mb")]
+
+
+@pytest.mark.parametrize(("weigher", "field"), FIELDS)
+def test_more_that_is_free_is_better_and_0_is_the_worst(weigher, field):
+    hosts = [host_state("a", **{field: 300}), host_state("b", **{field: 400})]
+
+    assert weights(weigher, hosts) == {"b": 1.0, "a": 0.75}
+
+
+@pytest.mark.parametrize(("weigher", "field"), FIELDS)
+def test_less_than_nothing_counts_as_nothing(weigher, field):
+    hosts = [host_state("a", **{field: -900}), host_state("b", **{field: 0})]
+
+    assert weights(weigher, [*hosts, host_state("c", **{field: 1})]) == {"c": 1, "a": 0, "b": 0}
+    assert weights(weigher, hosts) == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize(("weigher", "field"), FIELDS)
+def test_negative_multiplier_stacks(weigher, field):
+    key = weigher.multiplier_key
+    hosts = [host_state("a", **{field: 300}), host_state("b", **{field: 400})]
+
+    found = weights(weigher, hosts, FilterOptions(**{key: -2.0}))
+
+    assert list(found.items()) == [("a", -1.5), ("b", -2.0)]
+
+
+def test_free_vcpus_are_counted_with_the_ratio():
+    host = host_state(vcpus_total=4, vcpus_used=3, cpu_allocation_ratio=2.5)
+    promised = host_state("b", vcpus_total=4, vcpus_used=20)
+
+    assert raw(CPUWeigher, [host, promised]) == [7.0, -16.0]
+    assert weights(CPUWeigher, [host, promised]) == {"cn1": 1.0, "b": 0.0}
+
+
+def test_hosts_without_devices_are_preferred_whatever_is_requested():
+    plain, cards = host_state("plain"), host_state("cards", fleet_node())
+    partly = host_state("partly", fleet_node(4))
+
+    assert [plain.available_devices, cards.available_devices] == [0, 32]
+    assert partly.available_devices == 31
+    assert raw(PCIWeigher, [plain, cards, partly]) == [100, 68, 69]
+    assert list(weights(PCIWeigher, [cards, partly, plain])) == ["plain", "partly", "cards"]
+
+
+def test_available_devices_are_those_of_the_pools():
+    host = host_state("partly", fleet_node(8))
+
+    assert host.available_devices == sum(pool["count"] for pool in host.pci_stats) == 30
+
+
+def test_hosts_with_very_many_devices_are_not_distinguished():
+    hosts = [host_state(str(number), available_devices=number) for number in (98, 99, 500)]
+
+    assert raw(PCIWeigher, hosts) == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("weigher", "field", "expected"),
+    [
+        (IoOpsWeigher, "num_io_ops", {"a": -0.5, "b": -1.0}),
+        (HypervisorVersionWeigher, "hypervisor_version", {"b": 1.0, "a": 0.0}),
+        (BuildFailureWeigher, "failed_builds", {"a": 0.0, "b": -1000000.0}),
+    ],
+)
+def test_by_default(weigher, field, expected):
+    hosts = [host_state("b", **{field: 4}), host_state("a", **{field: 2})]
+
+    assert list(weights(weigher, hosts).items()) == list(expected.items())
+
+
+def test_number_of_instances_counts_only_with_a_multiplier():
+    hosts = [host_state("a", num_instances=2), host_state("b", num_instances=4)]
+    options = FilterOptions(num_instances_weight_multiplier=3.0)
+
+    assert weigh(NumInstancesWeigher, hosts).scores()[hosts[0].uuid] == ()
+    assert weights(NumInstancesWeigher, hosts, options) == {"b": 3.0, "a": 0.0}
+
+
+def test_multiplier_of_failed_builds_is_subtracted_also_that_of_an_aggregate():
+    brave = aggregate("brave", "b", build_failure_weight_multiplier="10")
+    hosts = [
+        host_state("a", failed_builds=0),
+        host_state("b", failed_builds=4, aggregates=[brave]),
+        host_state("c", failed_builds=4),
+    ]
+
+    assert weights(BuildFailureWeigher, hosts) == {"a": 0.0, "b": -10.0, "c": -1000000.0}
+
+
+def options(required=True, **ratios):
+    return FilterOptions(metrics=Metrics(weight_setting=ratios, required=required))
+
+
+def measured(name, *, aggregates=(), **values):
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    metrics = [Metric(name=key, value=value, timestamp=now) for key, value in values.items()]
+    return host_state(name, metrics=metrics, aggregates=aggregates)
+
+
+def test_metrics_are_added_with_their_ratios():
+    hosts = [measured("a", x=1.0, y=8.0), measured("b", x=4.0, y=1.5, z=100.0)]
+
+    assert raw(MetricsWeigher, hosts, options(x=2.0, y=-1.0)) == [-6.0, 6.5]
+
+
+def test_without_setting_metrics_cost_nothing():
+    assert raw(MetricsWeigher, [measured("a", x=1.0)]) is None
+
+
+def test_host_without_a_required_metric_comes_after_all_others_and_is_named():
+    lacking = measured("a", y=1.0)
+    hosts = [lacking, measured("c", x=-5.0), measured("b", x=2.0)]
+
+    weighed = weigh(MetricsWeigher, hosts, options(x=1.0))
+
+    assert list(weights(MetricsWeigher, hosts, options(x=1.0)).items()) == [
+        ("b", 1.0),
+        ("c", 0.0),
+        ("a", 0.0),
+    ]
+    (score,) = weighed.scores()[lacking.uuid]
+    assert (score.raw, score.problem) == (None, "the host has no metric x, which is required")
+
+
+def test_host_without_a_metric_that_is_not_required_has_the_weight_of_unavailable():
+    hosts = [measured("a", y=1.0), measured("b", x=2.0)]
+
+    assert raw(MetricsWeigher, hosts, options(required=False, x=1.0)) == [-10000.0, 2.0]
+    assert raw(MetricsWeigher, hosts, options(required=False, x=0.0, y=1.0)) == [1.0, -10000.0]
+
+
+def test_missing_metric_is_ignored_where_an_aggregate_sets_the_multiplier_to_0():
+    ignoring = aggregate("ignoring", "a", metrics_weight_multiplier="0")
+    hosts = [measured("a", aggregates=[ignoring]), measured("b", x=2.0), measured("c", x=1.0)]
+
+    assert weights(MetricsWeigher, hosts, options(required=False, x=1.0)) == {
+        "b": 1.0,
+        "c": 0.5,
+        "a": 0.0,
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_measurement_that_is_no_number_does_not_end_the_request(value):
+    hosts = [measured("a", x=value), measured("b", x=2.0), measured("c", x=1.0)]
+
+    assert list(weights(MetricsWeigher, hosts, options(x=1.0))) == ["b", "c", "a"]
+
+
+def test_multiplier_is_that_of_its_own_group():
+    metrics = Metrics(weight_setting={"x": 1.0}, weight_multiplier=-3.0)
+    hosts = [measured("a", x=1.0), measured("b", x=2.0)]
+
+    assert weights(MetricsWeigher, hosts, FilterOptions(metrics=metrics)) == {"a": 0.0, "b": -3.0}
+
+
+LINUX = {"os_distro": "debian", "hw_machine_type": "q35"}
+WINDOWS = {"os_distro": "windows", "hw_machine_type": "q35"}
+REQUESTED = ImageRequest(properties=LINUX | {"hw_qemu_guest_agent": "yes"})
+
+
+def hosts():
+    return [
+        host_state("linux", instances=[_instance(1, LINUX), _instance(2, LINUX)]),
+        host_state("mixed", instances=[_instance(3, WINDOWS), _instance(4, LINUX, here=False)]),
+        host_state("unknown", instances=[InstanceInfo(uuid=UUID(5))]),
+        host_state("empty"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ({}, [4.0, 1.0, 0.0, 0.0]),
+        ({"os_distro": 2.0, "hw_machine_type": -0.5}, [3.0, -0.5, 0.0, 0.0]),
+        ({"hw_machine_type": 1.0}, [2.0, 1.0, 0.0, 0.0]),
+        ({"hw_disk_bus": 1.0}, None),
+        ({"os_distro": 0.0}, None),
+    ],
+)
+def test_instances_with_equal_properties_count_with_their_ratios(ratios, expected):
+    options = FilterOptions(image_props_weight_setting=ratios)
+
+    assert raw(ImagePropertiesWeigher, hosts(), options, image=REQUESTED) == expected
+
+
+def test_image_without_properties_costs_nothing():
+    assert raw(ImagePropertiesWeigher, hosts()) is None
+
+
+def _instance(number, properties, here=True):
+    guest = request(owner=UUID(number), instance={"image": Image(properties=properties)})
+    decision = claims.instance_claim(host(), call(), NOON, guest)
+    assert isinstance(decision, Granted)
+    return InstanceInfo(uuid=UUID(number), here=here, claims=decision.change.puts)
+
+
+BOTH = (ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher)
+LEAVING = InstanceInfo(uuid=UUID(3), here=False)
+HOSTS = (
+    host_state("a", instances=[UUID(1), UUID(2), UUID(9)]),
+    host_state("b", instances=[UUID(3), UUID(8)]),
+    host_state("c", instances=[LEAVING]),
+)
+MEMBERS = (UUID(1), UUID(2), UUID(3), UUID(4))
+
+
+@pytest.mark.parametrize(
+    ("policy", "affinity", "anti"),
+    [
+        ("soft-affinity", [2, 1, 0], None),
+        ("soft-anti-affinity", None, [-2, -1, 0]),
+        ("affinity", None, None),
+        ("anti-affinity", None, None),
+    ],
+)
+def test_instances_of_the_group_on_the_host_count(policy, affinity, anti):
+    found = [raw(each, HOSTS, instance_group=group(policy, *MEMBERS)) for each in BOTH]
+
+    assert found == [affinity, anti]
+
+
+def test_request_without_group_costs_nothing():
+    assert [raw(each, HOSTS) for each in BOTH] == [None, None]
