@@ -82,6 +82,31 @@ def test_confirmation_is_one_transaction():
     assert not source.stored.claims and not source.state.claims
 
 
+def test_claim_of_a_move_and_its_record_are_one_transaction():
+    """LP1849165: a reader sees both or neither."""
+    source, dest = agents()
+    source.run()
+    move, before = facts(), dest.store.calls["commit"]
+    claim = dest.claim_move(move)
+    assert dest.store.calls["commit"] == before + 1
+    assert dest.stored.migrations[move.uuid].claim_uuid == claim.uuid
+
+
+@pytest.mark.parametrize("step", ["devices", "list", "finish"])
+def test_revert_during_an_audit_frees_resources_once(step):
+    """LP1879878, at the destination."""
+    source, dest = agents()
+    source.run(pinned(2))
+    move = facts()
+    dest.claim_move(move, pinned(2))
+    source.move("start_move_out", move)
+    dest.start_domain(dest.move("finish_move", move))
+    dest.audit_while(step, lambda: dest.move("drop_move_claim_at_dest", move))
+    dest.world.destroy(GUEST)
+    dest.audit()
+    assert (dest.states(), dest.state.usage.pcpus) == ([], 0)
+
+
 @pytest.mark.parametrize("step", ["devices", "list", "finish"])
 def test_guest_that_arrives_by_evacuation_during_an_audit_keeps_its_device(step):
     """LP1896463: the audit loaded the host's instances before the evacuation ended, and the

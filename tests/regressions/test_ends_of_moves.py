@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.errors import RequestError
+from rtagent.errors import ClaimNotFound, RequestError
 from rtagent.model.claim import EVACUATION
 from rtagent.model.migration import DONE, ERROR
 from tests.support.agents import (
@@ -117,6 +117,15 @@ def test_failed_migration_does_not_count_besides_the_one_that_succeeded():
     assert (here.states(), here.state.usage.memory_mb) == (["active"], SMALL.memory_mb)
 
 
+def test_move_call_on_a_host_without_the_instance_is_not_found():
+    source, dest, other = agents(3)
+    source.run()
+    move = facts()
+    dest.claim_move(move)
+    with pytest.raises(ClaimNotFound, match="has no claim here for migration"):
+        other.move("start_move_out", move)
+
+
 @pytest.mark.parametrize(
     ("verb", "left", "devices"),
     [
@@ -162,6 +171,21 @@ def test_host_that_restarts_during_an_evacuation_keeps_its_claim_until_it_is_don
     source.world.destroy(GUEST)
     source.audit()
     assert (source.state.usage.memory_mb, dest.state.usage.memory_mb) == (0, LARGE.memory_mb)
+
+
+def test_device_of_an_evacuated_guest_that_still_runs_is_not_given_out():
+    """LP1764883, for the devices of a guest without a claim."""
+    source, dest = agents(gpus=[GPU_0, GPU_1])
+    source.run(with_devices("gpu:1"))
+    move = facts(EVACUATION)
+    dest.claim_move(move, with_devices("gpu:1"))
+    dest.start_domain(dest.move("finish_evacuation", move))
+    source.start()
+    assert source.states() == []
+    assert source.state.domain_usages[GUEST].occupancy.devices == {GPU_0}
+    assert [device.address for device in source.build(with_devices("gpu:1"), OTHER).pci] == [GPU_1]
+    with pytest.raises(RequestError):
+        source.build(with_devices("gpu:1"), uid(700))
 
 
 def test_evacuation_that_fails_after_the_source_is_back_leaves_the_guest_there():
