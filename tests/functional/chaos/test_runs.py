@@ -16,7 +16,7 @@ def test_a_run_with_faults_keeps_every_promise(tmp_path: Path, long: bool):
     if long:
         plan = Plan(seed=17, seconds=600)
     else:
-        plan = Plan(seed=17, seconds=8, hosts=2, faults=SHORT, database="sqlite")
+        plan = Plan(seed=17, seconds=6, hosts=2, faults=SHORT, database="sqlite")
     trial = make_trial(plan, tmp_path)
     assert trial.exit_code == 0, str(trial)
     assert trial.quiets > 0
@@ -31,7 +31,7 @@ def test_a_run_with_conductors_keeps_every_promise(tmp_path: Path, long: bool):
         plan = Plan(seed=17, seconds=600, conductors=3)
     else:
         faults = ("kill-conductor", "late-order", "late-call", "late-allocation")
-        plan = Plan(seed=17, seconds=20, hosts=2, conductors=2, faults=faults, database="sqlite")
+        plan = Plan(seed=17, seconds=10, hosts=2, conductors=2, faults=faults, database="sqlite")
     trial = make_trial(plan, tmp_path)
     assert trial.exit_code == 0, str(trial)
     assert trial.quiets > 0

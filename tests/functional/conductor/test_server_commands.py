@@ -11,7 +11,6 @@ import pytest
 
 from rtagent.cmd.exit_codes import Exit
 from rtagent.conductor.engine import Engine
-from rtagent.conductor.operations import TABLES
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
@@ -233,9 +232,8 @@ def test_errors_have_exit_codes(cloud):
     assert cloud.rtagent("resume", uid()).code == Exit.NOT_FOUND
 
 
-@pytest.mark.parametrize("step", [step.name for step in TABLES["build"].steps])
-def test_a_build_that_is_killed_after_a_step_is_resumed(cloud, server, step):
-    cloud.killed(f"build.{step}.after", *build(server))
+def test_a_build_that_is_killed_before_it_has_recorded_its_claim_is_resumed(cloud, server):
+    cloud.killed("build.claim.after", *build(server))
     assert cloud.rtagent("resume").code == Exit.OK
     shown = cloud.rtagent("show", server, "-f", "json").json
     assert shown["vm_state"] == "active"
@@ -247,9 +245,6 @@ def test_a_build_that_is_killed_after_a_step_is_resumed(cloud, server, step):
     ("before", "point", "then"),
     [
         ([], "build.define", ["delete"]),
-        (["shelve"], "shelve.undefine", ["unshelve"]),
-        (["stop"], "stop.stop", ["start"]),
-        (["resize", "--memory", "1024"], "resize.start", ["revert"]),
         (["migrate", "--live", "--host", "hv2"], "live-migration.migrate", ["migrate", "--live"]),
     ],
 )
@@ -270,7 +265,7 @@ def test_a_command_that_goes_on_after_others_does_no_harm(cloud, server, before,
 
 def test_a_resize_that_is_killed_after_a_step_is_resumed(cloud, server):
     assert cloud.rtagent(*build(server, "--host", "hv1")).code == Exit.OK
-    for step in ("select", "claim", "leave", "arrive", "start"):  # the others: in the unit tests
+    for step in ("claim", "arrive"):  # the others: in the unit tests
         cloud.killed(f"resize.{step}.after", "resize", server, "--memory", "1024")
         assert cloud.rtagent("resume").code == Exit.OK, step
         assert sorted(cloud.claims(server)) == [("hv1", "outgoing"), ("hv2", "active")], step

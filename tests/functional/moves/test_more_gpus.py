@@ -86,17 +86,11 @@ class Host:
 
 
 @pytest.fixture
-def make(tmp_path: Path, transport: oslo_messaging.RPCTransport):
-    made: list[Host] = []
-
-    def host(name: str) -> Host:
-        made.append(Host(tmp_path / name, transport))
-        made[-1].daemon.start().wait_ready()
-        return made[-1]
-
-    yield host
-    for each in made:
-        each.close()
+def host(tmp_path: Path, transport: oslo_messaging.RPCTransport) -> Iterator[Host]:
+    made = Host(tmp_path / "only", transport)
+    made.daemon.start().wait_ready()
+    yield made
+    made.close()
 
 
 def flavor(gpus: int) -> dict[str, Any]:
@@ -128,8 +122,7 @@ def started(host: Host) -> tuple[dict[str, Any], dict[str, Any], str]:
     return instance, claim, document
 
 
-def test_resize_to_two_gpus_on_a_host_with_two(make):
-    host = make("only")
+def test_resize_to_two_gpus_on_a_host_with_two(host: Host):
     instance, claim, document = started(host)
     owner = instance["uuid"]
 
@@ -172,29 +165,3 @@ def test_resize_to_two_gpus_on_a_host_with_two(make):
     host.undefine(owner)
     host.call("update_usage", instance={"uuid": owner, "vm_state": "deleted"})
     assert host.free() == 2
-
-
-def test_confirm_on_another_host_frees_the_source_at_once(make):
-    source, dest = make("source"), make("dest")
-    instance, claim, document = started(source)
-    owner = instance["uuid"]
-    migration = {"uuid": uid(), "migration_type": "resize"}
-    step = {"instance_uuid": owner, "migration": migration}
-    made = dest.call(
-        "resize_claim",
-        instance=instance,
-        flavor=flavor(2),
-        migration=migration,
-        source={"devices": {NAME: addresses(claim)}},
-    )
-    assert made["pci_replaced"][NAME] == {"before": [GPU_0], "after": [GPU_0, GPU_1]}
-    source.call("start_move_out", **step)
-    source.undefine(owner)
-    assert given(dest.redefine(made, document)) == [GPU_0, GPU_1]
-    dest.call("finish_move", **step)
-    dest.audit()
-    assert source.free() == 1, "held for a revert"
-    source.call("drop_move_claim_at_source", **step)
-    assert source.free() == 2
-    other = source.call("instance_claim", instance={"uuid": uid(), "flavor": flavor(2)})
-    assert addresses(other) == [GPU_0, GPU_1]

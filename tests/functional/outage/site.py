@@ -18,10 +18,14 @@ PATIENCE = 180.0
 
 
 def outages(server: Server) -> Iterator[contextlib.AbstractContextManager[None]]:
-    """Yield three outages, each for the length of its block: stop, power failure, hang."""
-    yield _outage(server, server.stop, server.start)
+    """Yield two outages, each for the length of its block: power failure, hang."""
     yield _outage(server, server.kill, server.start)
     yield _outage(server, server.freeze, server.thaw)
+
+
+def shutdown(server: Server) -> contextlib.AbstractContextManager[None]:
+    """Return an outage in which the server is stopped in order."""
+    return _outage(server, server.stop, server.start)
 
 
 @contextlib.contextmanager

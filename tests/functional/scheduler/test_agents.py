@@ -1,4 +1,4 @@
-"""A scheduler and three agents on simulated hosts: the view follows the agents."""
+"""A scheduler and two agents on simulated hosts: the view follows the agents."""
 
 import signal
 
@@ -10,7 +10,7 @@ from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.support.hosts import uid
 from tests.support.scheduler_rpc import SchedulerBus, spec
 
-HOSTS = ("cn1", "cn2", "cn3")
+HOSTS = ("cn1", "cn2")
 
 
 @pytest.fixture(scope="module")

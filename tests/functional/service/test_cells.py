@@ -114,16 +114,6 @@ def test_shared_emulator_of_a_realtime_guest_runs_beside_vcpu_0(api):
     assert guest.find("cputune/emulatorpin").get("cpuset") == "0,4"
 
 
-def test_networks_of_a_reload_must_have_cells_of_this_host(daemon):
-    daemon.configure({"neutron_physnet_foo": {"numa_nodes": "1,7"}})
-    daemon.reload()
-    daemon.wait_logged(
-        "the old configuration stays in force: [neutron_physnet_foo] numa_nodes = 1,7:"
-        " this host has no NUMA cells 7"
-    )
-    daemon.configure({"neutron_physnet_foo": {"numa_nodes": "1"}})
-
-
 def test_memory_in_files_replaces_the_memory_of_the_host(daemon, api):
     normal = {
         "DEFAULT": {"ram_allocation_ratio": 0.9, "reserved_host_memory_mb": 512},
@@ -147,12 +137,3 @@ def test_memory_in_files_replaces_the_memory_of_the_host(daemon, api):
         daemon.configure(normal)
         daemon.reload()
         wait_until(lambda: api.get_node(CONTEXT)["node"]["memory_mb"] == 16384)
-
-
-def test_start_is_refused_if_a_cell_of_a_network_does_not_exist(tmp_path, rabbitmq_server):
-    simulate(tmp_path / "host.xml", Machine())
-    config = {"neutron_tunnel": {"numa_nodes": "5"}}
-    url = rabbitmq_server.transport_url
-    with Daemon(tmp_path, url, config=config) as daemon:
-        daemon.wait_logged("[neutron_tunnel] numa_nodes = 5: this host has no NUMA cells 5")
-        assert daemon.wait() == 78

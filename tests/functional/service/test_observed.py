@@ -174,19 +174,3 @@ def test_state_report_has_every_section_and_no_secret(daemon, claim):
     assert not re.search(r"://[^\s/*]+@", text), "a URL with its user"
     assert file.stat().st_mode & 0o007 == 0, "other users cannot read it"
     assert daemon.read("live")["live"]
-
-
-def test_bad_options_stop_the_start(tmp_path):
-    config = {
-        "DEFAULT": {"compute_monitors": "cpu.other"},
-        "oslo_reports": {"log_dir": "/nonexistent"},
-    }
-    if find_spec("systemd") is None:
-        config["DEFAULT"]["use_journal"] = "True"
-    with Daemon(tmp_path, "fake://", config=config) as made:
-        assert made.wait() == 78
-        text = made.log.read_text()
-    assert "[DEFAULT] compute_monitors = cpu.other: is not installed. Installed are:" in text
-    if find_spec("systemd") is None:
-        assert "[DEFAULT] use_journal = True: needs the Python package systemd-python" in text
-    assert "[oslo_reports] log_dir = /nonexistent: is not a directory" in text

@@ -53,17 +53,6 @@ def rpc_status(daemon: Daemon) -> str:
     return str(checks["rpc"][0]["status"]) if "rpc" in checks else ""
 
 
-def test_claim_survives_the_process(daemon, agent):
-    daemon.start().wait_ready()
-    uuid = claim(agent)
-    daemon.wait_logged(f"create claim {uuid}")
-    daemon.kill()
-
-    daemon.start().wait_ready()
-
-    assert held(daemon) == {uuid}
-
-
 def test_state_that_breaks_an_invariant_is_served_but_nothing_is_granted(daemon, agent):
     daemon.start().wait_ready()
     uuid = claim(agent)
@@ -129,19 +118,14 @@ def test_calls_in_flight_are_finished_before_the_daemon_stops(daemon, agent):
     assert "left running" not in daemon.log.read_text()
 
 
-def test_daemon_becomes_ready_without_the_broker(daemon, agent, rabbitmq):
+def test_daemon_becomes_ready_and_stops_without_the_broker(daemon, agent, rabbitmq):
     daemon.configure({"oslo_messaging_rabbit": {"rabbit_interval_max": 1}})
     with rabbitmq.outage():
         daemon.start().wait_ready()
         wait_until(lambda: rpc_status(daemon) == "warn")
     wait_until(lambda: rpc_status(daemon) == "pass")
-
     assert claim(agent) in held(daemon)
 
-
-def test_daemon_stops_without_the_broker(daemon, agent, rabbitmq):
-    daemon.start().wait_ready()
-    claim(agent)
     with rabbitmq.outage():
         assert daemon.terminate() == 0
 
