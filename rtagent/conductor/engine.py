@@ -81,6 +81,15 @@ class Table(Value, frozen=True, kw_only=True):
         return not self.only_forward and not any(step.final for step in self.steps[:at])
 
 
+def kept(run: Run) -> Server:
+    """The end of an operation that leaves the server as it is."""
+    return run.server
+
+
+def gone(_run: Run) -> None:
+    """The end of an operation after which there is no server."""
+
+
 #: Errors after which another host is tried. So are retriable errors that last.
 ELSEWHERE = (
     *(ComputeResourcesUnavailable, AllocationMismatch, AllocationNotWritten, NodeNotFound),

@@ -57,16 +57,17 @@ class HostChecks:
     def __init__(self, context: NodeContext, host: Host) -> None:
         self._context, self._host = context, host
         self._reporter = context.reporter.named(__name__)
-        self._cpus_accepted = self._networks_accepted = self._devices_accepted = False
-        self._namespaces_accepted = False
+        #: The parts that have fitted once.
+        self._accepted: set[str] = set()
 
     def accept(self) -> bool:
         """Check the policy in force after a good audit; return whether the node can be served.
 
         A policy that does not fit at the first check is fatal.
         """
-        checks = (self._accept_cpus, self._accept_networks, self._accept_namespaces)
-        return all(accept() for accept in (*checks, self._accept_devices))
+        state = self._host.state
+        checks = (self._cpus, self._networks, self._namespaces, self._devices)
+        return all(check(state) for check in checks)
 
     def check(self, policy: Policy) -> None:
         """Check a new policy. Any policy fits a host that was never observed.
@@ -81,65 +82,53 @@ class HostChecks:
         if absent_names := self._missing_namespaces(policy):
             raise missing_error(absent_names)
 
-    def _accept_cpus(self) -> bool:
-        state = self._host.state
+    def _settle(self, part: str, mistake: ConfigError | None = None, warning: str = "") -> bool:
+        """Report what a check has found. A mistake is fatal until the part has fitted once."""
+        if mistake is None:
+            self._accepted.add(part)
+        elif part not in self._accepted:
+            self._context.bus.publish(Fatal(error=mistake))
+            return False
+        why = warning if mistake is None else mistake.message
+        self._reporter.health(part, "warn" if why else "pass", why)
+        return True
+
+    def _cpus(self, state: NodeState) -> bool:
         try:
             missing = missing_cpus(state, state.policy)
         except ConfigError as error:
-            if not self._cpus_accepted:
-                self._context.bus.publish(Fatal(error=error))
-                return False
-            self._reporter.health(CPUS, "warn", error.message)
-            return True
-        self._cpus_accepted = True
+            return self._settle(CPUS, error)
         cpus = format_cpu_spec(missing)
         why = f"CPUs {cpus} are missing or offline, but stay allocated to their guests"
-        self._reporter.health(CPUS, "warn" if missing else "pass", why if missing else "")
-        return True
+        return self._settle(CPUS, warning=why if missing else "")
 
-    def _accept_networks(self) -> bool:
-        state = self._host.state
+    def _networks(self, state: NodeState) -> bool:
         if state.topology is None:
             return True
         try:
             check_networks(state.policy.numa.networks, state.topology)
         except ConfigError as error:
-            if not self._networks_accepted:
-                self._context.bus.publish(Fatal(error=error))
-                return False
-            self._reporter.health(NETWORKS, "warn", error.message)
-            return True
-        self._networks_accepted = True
-        self._reporter.health(NETWORKS, "pass", "")
-        return True
+            return self._settle(NETWORKS, error)
+        return self._settle(NETWORKS)
 
-    def _accept_devices(self) -> bool:
-        state = self._host.state
-        wrong = None if self._devices_accepted else next(self._wrong_specs(state.policy), None)
-        if wrong is not None:
-            self._context.bus.publish(Fatal(error=wrong))
-            return False
-        self._devices_accepted = True
+    def _devices(self, state: NodeState) -> bool:
+        known = DEVICES in self._accepted
+        wrong = None if known else next(self._wrong_specs(state.policy), None)
         missing = ", ".join(drift.resource for drift in absent(state) if drift.unit != CPU)
         why = f"missing or no longer configured, but still allocated to guests: {missing}"
-        self._reporter.health(DEVICES, "warn" if missing else "pass", why if missing else "")
-        return True
+        return self._settle(DEVICES, wrong, why if missing else "")
 
-    def _accept_namespaces(self) -> bool:
+    def _namespaces(self, state: NodeState) -> bool:
         """Refuse namespaces that the host lacks, at the first list of them. Those that vanish later
         are no longer available."""
-        state = self._host.state
-        absent_names = self._missing_namespaces(state.policy)
-        if absent_names and not self._namespaces_accepted:
-            self._context.bus.publish(Fatal(error=missing_error(absent_names)))
-            return False
-        if state.policy.pci.pmem:
-            listed = self._host.namespaces is not None
-            self._namespaces_accepted = self._namespaces_accepted or listed
-            status = "pass" if listed and not absent_names else "warn"
-            why = missing_error(absent_names).message if absent_names else "cannot be listed"
-            self._reporter.health(NAMESPACES, status, "" if status == "pass" else why)
-        return True
+        if not state.policy.pci.pmem:
+            return True
+        if names := self._missing_namespaces(state.policy):
+            return self._settle(NAMESPACES, missing_error(names))
+        if self._host.namespaces is None:
+            self._reporter.health(NAMESPACES, "warn", "cannot be listed")
+            return True
+        return self._settle(NAMESPACES)
 
     def _missing_namespaces(self, policy: Policy) -> Sequence[str]:
         held = {name for kind, name in self._host.state.units if kind == RESOURCE}

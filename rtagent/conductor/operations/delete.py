@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rtagent.conductor.engine import Step, Table
+from rtagent.conductor.engine import Step, Table, gone, kept
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.model.server import DELETED, Place, Server
@@ -51,14 +51,6 @@ def delete_allocations(run: Run) -> None:
     allocations.delete(run, run.server.uuid, *((move.migration.uuid,) if move else ()))
 
 
-def _gone(run: Run) -> None:
-    return None
-
-
-def _kept(run: Run) -> Server:
-    return run.server
-
-
 DELETE = Table(
     kind="delete",
     steps=(
@@ -67,7 +59,7 @@ DELETE = Table(
         Step(name="release", do=release),
         Step(name="allocations", do=delete_allocations),
     ),
-    done=_gone,
-    failed=_kept,
+    done=gone,
+    failed=kept,
     only_forward=True,
 )

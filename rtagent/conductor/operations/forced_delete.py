@@ -6,17 +6,15 @@ every host that this one can have reached.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 from msgspec.structs import replace
 
-from rtagent.conductor.engine import Step, Table
+from rtagent.conductor.engine import Step, Table, gone, kept
 from rtagent.conductor.errors import OperationTaken
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.delete import by_host, places
-from rtagent.conductor.operations.hosts import claimed
+from rtagent.conductor.operations.hosts import claimed, owe
 from rtagent.conductor.operations.moves import migration_uuid
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.conductor.run import Run
@@ -71,7 +69,14 @@ def _clear_all(run: Run) -> None:
         except OperationTaken:
             raise
         except RtAgentError:
-            run.owed.append(_clearing(run, claims))
+            owe(
+                run,
+                CLEAR_DELETED,
+                f"{CLEARING} {claims[0].host}",
+                source=claims[0],
+                places=tuple(claims),
+                reason=run.progress.reason,
+            )
 
 
 def _undefine(run: Run, claims: Sequence[Place]) -> None:
@@ -98,37 +103,9 @@ def _release(run: Run, claims: Sequence[Place]) -> None:
         run.end(place, "release_claim", claim_uuid=claim, operation_id=released)
 
 
-def _clearing(run: Run, claims: Sequence[Place]) -> ServerOperation:
-    operation, progress, host = run.operation, run.progress, claims[0].host
-    owed = Progress(
-        spec=progress.spec,
-        was=progress.was,
-        source=claims[0],
-        places=tuple(claims),
-        reason=progress.reason,
-    )
-    return ServerOperation(
-        uuid=str(uuid.uuid5(UUID(operation.uuid), f"{CLEARING} {host}")),
-        server_uuid=operation.server_uuid,
-        kind=CLEARING,
-        step=CLEAR_DELETED.steps[0].name,
-        created_at=operation.updated_at,
-        updated_at=operation.updated_at,
-        progress=owed.document(),
-    )
-
-
 def _delete_allocations(run: Run) -> None:
     """Delete the allocations of the server and of its moves, if the conductor writes them."""
     allocations.delete(run, run.server.uuid, *run.progress.migrations)
-
-
-def _gone(run: Run) -> None:
-    return None
-
-
-def _kept(run: Run) -> Server:
-    return run.server
 
 
 FORCED_DELETE = Table(
@@ -137,8 +114,8 @@ FORCED_DELETE = Table(
         Step(name="clear", do=_clear_all),
         Step(name="allocations", do=_delete_allocations),
     ),
-    done=_gone,
-    failed=_kept,
+    done=gone,
+    failed=kept,
     only_forward=True,
 )
 
@@ -155,8 +132,8 @@ CLEAR_DELETED = Table(
         Step(name="cleanup", do=_at_host(_cleanup)),
         Step(name="release", do=_at_host(_release)),
     ),
-    done=_kept,
-    failed=_kept,
+    done=kept,
+    failed=kept,
     only_forward=True,
     alone=True,
 )

@@ -6,7 +6,7 @@ A call that ends a claim is owed to a host that does not answer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 from uuid import UUID
@@ -14,32 +14,31 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.engine import Step, Table
+from rtagent.conductor.engine import Step, Table, kept
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
 from rtagent.errors import RtAgentError
 from rtagent.model.claim import EVACUATION
-from rtagent.model.server import Place, RequestSpec, Selections, Server, ServerOperation
+from rtagent.model.server import Place, RequestSpec, Selections, ServerOperation
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 
-KIND = "owed-call"
 
+def owe(run: Run, table: Table, name: str, **fields: Any) -> None:
+    """Record an operation at another host with the next step. It is made when its host answers.
 
-def owe(run: Run, place: Place, method: str, arguments: Mapping[str, Any]) -> None:
-    """Record a call with the next step. It is made when its host answers again."""
-    now, progress = run.operation.updated_at, run.progress
-    owed = Progress(
-        spec=progress.spec, was=progress.was, source=place, call=(method, dict(arguments))
-    )
+    :param name: tells it from others that this operation owes. :param fields: of its progress.
+    """
+    operation, progress = run.operation, run.progress
+    owed = Progress(spec=progress.spec, was=progress.was, **fields)
     run.owed.append(
         ServerOperation(
-            uuid=str(uuid.uuid5(UUID(run.operation.uuid), f"owed {arguments['operation_id']}")),
-            server_uuid=run.server.uuid,
-            kind=KIND,
-            step=OWED_CALL.steps[0].name,
-            created_at=now,
-            updated_at=now,
+            uuid=str(uuid.uuid5(UUID(operation.uuid), name)),
+            server_uuid=operation.server_uuid,
+            kind=table.kind,
+            step=table.steps[0].name,
+            created_at=operation.updated_at,
+            updated_at=operation.updated_at,
             progress=owed.document(),
         )
     )
@@ -53,15 +52,11 @@ def _call(run: Run) -> None:
     run.end(source, method, **arguments)
 
 
-def _server(run: Run) -> Server:
-    return run.server
-
-
 OWED_CALL = Table(
-    kind=KIND,
+    kind="owed-call",
     steps=(Step(name="call", do=_call),),
-    done=_server,
-    failed=_server,
+    done=kept,
+    failed=kept,
     only_forward=True,
     alone=True,
 )
@@ -194,7 +189,8 @@ def end_claim(run: Run, place: Place, method: str, **arguments: Any) -> None:
     except RtAgentError as error:
         if not error.retriable:
             raise
-        owe(run, place, method, arguments)
+        name, call = f"owed {arguments['operation_id']}", (method, arguments)
+        owe(run, OWED_CALL, name, source=place, call=call)
 
 
 def prepare(run: Run) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.hosts import cleanup, prepare, select, unselect
 from rtagent.conductor.operations.moves import (
     arrive,
     claim_move,
+    cleanup_source,
     drop_at_destination,
+    drop_at_source,
     leave,
     migration_of,
-    move_arguments,
+    moved,
     report_back,
     report_both,
     report_moving,
@@ -25,7 +25,6 @@ from rtagent.conductor.operations.moves import (
 from rtagent.conductor.operations.resize import unmoved
 from rtagent.conductor.run import Run
 from rtagent.errors import ClaimExpired
-from rtagent.model.server import Server
 
 
 def migrate(run: Run) -> None:
@@ -60,16 +59,6 @@ def migrate_back(run: Run) -> None:
         run.undefine(dest)
 
 
-def drop_at_source(run: Run) -> None:
-    """Release the claim at the source."""
-    run.end(source_place(run), "drop_move_claim_at_source", **move_arguments(run))
-
-
-def cleanup_source(run: Run) -> None:
-    """Remove what the hooks made at the source."""
-    run.hook("cleanup", source_place(run).host)
-
-
 def delete_old_allocations(run: Run) -> None:
     """Delete the allocations of the source, which the migration has."""
     allocations.delete(run, migration_of(run).uuid)
@@ -78,10 +67,6 @@ def delete_old_allocations(run: Run) -> None:
 def report(run: Run) -> None:
     """Report the state to both sides."""
     report_both(run, run.progress.was, None)
-
-
-def _done(run: Run) -> Server:
-    return replace(run.server, task_state=None, place=run.progress.dest)
 
 
 LIVE_MIGRATION = Table(
@@ -100,6 +85,6 @@ LIVE_MIGRATION = Table(
         Step(name="allocations", do=delete_old_allocations),
         Step(name="report", do=report),
     ),
-    done=_done,
+    done=moved,
     failed=unmoved,
 )

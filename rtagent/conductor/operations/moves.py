@@ -7,12 +7,13 @@ from typing import Any, cast
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.hosts import claim_arguments, end_claim, selected
 from rtagent.conductor.run import Run
 from rtagent.model.migration import MigrationFacts, MigrationType
-from rtagent.model.server import ACTIVE, Place, ServerOperation
+from rtagent.model.server import ACTIVE, Place, Server, ServerOperation
 from rtagent.rpc.client import source_of
 
 #: The method that claims resources at the destination, by type of the move.
@@ -133,3 +134,18 @@ def arrive(run: Run) -> None:
 def runs(run: Run) -> bool:
     """Return whether the guest ran before the move."""
     return run.progress.was == ACTIVE
+
+
+def drop_at_source(run: Run) -> None:
+    """Release the claim at the source."""
+    run.end(source_place(run), "drop_move_claim_at_source", **move_arguments(run))
+
+
+def cleanup_source(run: Run) -> None:
+    """Remove what the hooks made at the source."""
+    run.hook("cleanup", source_place(run).host)
+
+
+def moved(run: Run) -> Server:
+    """Return the server at the destination."""
+    return replace(run.server, task_state=None, place=run.progress.dest)
