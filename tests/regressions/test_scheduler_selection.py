@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rtagent.model.host_report import HostUsage
 from rtagent.model.server import InstanceGroup
 from rtagent.ports import NullReporter
 from rtagent.scheduler.errors import NoValidHost
@@ -31,6 +32,26 @@ def usages(manager: HostManager) -> list[object]:
 def with_pages(name: str, huge: dict[int, int]) -> ReportingAgent:
     """Return an agent with 1 GB in pages of one size."""
     return ReportingAgent(name, host(topology(cell(0, memory_mb=4096, huge=huge))))
+
+
+def test_state_that_a_request_has_read_does_not_change():
+    """Nova's host manager changes the states of hosts in place."""
+    manager = reported(ReportingAgent("cn1"))
+    (read,) = listed = manager.get_all_host_states()
+    before = replace(read)
+    scheduler(manager).select_destinations(spec(1, 64), [uid()])
+    assert read == before and listed == (before,)
+
+
+def test_counters_and_supported_instances_may_be_empty():
+    """One row with NULL where a document is expected ended the request."""
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    agent = ReportingAgent("cn1")
+    report = agent.host_report(revision=3, counters={}, usage=HostUsage(), metrics=())
+    manager.update_host_state(report)
+    (seen,) = manager.get_all_host_states()
+    assert (seen.num_instances, seen.num_io_ops, seen.supported_instances) == (0, 0, ())
+    assert seen.stats == {"io_workload": 0, "failed_builds": 0} and seen.cpu_info == {}
 
 
 def test_the_page_size_of_one_instance_is_not_handed_to_the_next():

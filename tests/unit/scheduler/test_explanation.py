@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.errors import InvalidRequest, PlacementUnavailable
+from rtagent.errors import PlacementUnavailable
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.select import KEPT, MAX_CHOICES, Choice, DecisionLog, LoggedDecision
 from tests.support.host_states import host_state
@@ -87,14 +87,6 @@ def test_a_request_that_fails_before_a_host_is_judged_is_logged():
     [logged] = chooser.decisions()
     assert (logged.purpose, logged.hosts, logged.choices, logged.refused) == ("resize", 0, (), {})
     assert "timed out" in str(logged.error)
-
-
-def test_a_request_with_a_wrong_hint_is_logged():
-    chooser = scheduler(three_hosts(), filters=["JsonFilter"])
-    with pytest.raises(InvalidRequest):
-        chooser.select_destinations(spec(1, 512, scheduler_hints={"query": "["}), [uid()])
-    [logged] = chooser.decisions()
-    assert "scheduler_hints.query" in str(logged.error)
 
 
 def test_the_log_of_large_requests_is_bounded():

@@ -170,13 +170,6 @@ def test_equal_descriptions_are_shared(view, manager):
     assert one.replica.devices is two.replica.devices
 
 
-def test_second_host_needs_no_description_of_its_own(view, manager):
-    reported(view)
-    other = ReportingAgent("cn2")
-    deliver(manager, other.report(description=None))
-    assert view.host(other).vcpus_total == 8
-
-
 def test_description_with_another_digest_is_set_aside(view, manager):
     agent = reported(view)
     liar = ReportingAgent("cn2", host(reserved_cpus=4))

@@ -11,14 +11,13 @@ from rtagent.allocation.allocate import allocate
 from rtagent.allocation.capacity import capacity_of
 from rtagent.allocation.requirements import from_request
 from rtagent.model.decision import Refused
-from rtagent.model.host_report import ServiceState
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.stored import Position
 from rtagent.model.usage import memory_mb
 from rtagent.pci.allocations import device_allocations
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.state.compute_node import compute_node
-from tests.support.host_states import aggregate, fleet, fleet_node, host_state
+from tests.support.host_states import fleet_node, host_state
 from tests.support.hosts import NOON, call, host, request, uid
 
 
@@ -49,11 +48,6 @@ def test_free_disk_is_at_most_what_the_file_system_has_left():
     assert host_state(state=replace(state, disk_available_least=700)).free_disk_mb == 99 * 1024
 
 
-def test_ratios_are_numbers_that_weighers_can_use():
-    made = host_state(state=host(ram_allocation_ratio=1.5, cpu_allocation_ratio=16))
-    assert (made.ram_allocation_ratio, made.cpu_allocation_ratio) == (1.5, 16.0)
-
-
 def test_host_that_was_never_observed_has_nothing():
     made = host_state(state=host(topology=None))
     assert made.numa_topology is None and made.vcpus_total == 0 and made.cpu_info == {}
@@ -79,29 +73,6 @@ def test_cpus_are_limited_by_the_dedicated_ones():
     capacity = capacity_of(host(numa=numa))
     assert capacity.fits(1, 2, 1, 0) and not capacity.fits(1, 3, 1, 0)
     assert not capacity.fits(2, 0, 1, 0)
-
-
-def test_metadata_is_that_of_all_aggregates():
-    made = host_state(aggregates=(aggregate("a", ssd="true"), aggregate("b", ssd="false", x="1")))
-    assert made.metadata("ssd") == {"true", "false"} and made.metadata("x") == {"1"}
-    assert made.metadata("other") == frozenset()
-
-
-def test_instances_are_listed_with_those_that_are_here():
-    made = host_state(instances=[uid(1), uid(2)], service=ServiceState(disabled=True))
-    assert set(made.instances) == made.instances_here == {uid(1), uid(2)}
-    assert made.service.disabled
-
-
-def test_hosts_of_the_fleet_differ_in_their_names_and_instances_alone():
-    one, two = fleet(2)
-    assert (one.host, two.host) == ("cn0", "cn1") and one.uuid != two.uuid
-    assert len(one.instances) == 20 and not one.instances.keys() & two.instances.keys()
-    assert one.replica.topology is two.replica.topology
-    assert [pool["count"] for pool in host_state(state=fleet_node()).pci_stats] == [16, 16]
-    cells = fleet_node().topology.cells
-    dedicated = fleet_node().policy.numa.cpu_dedicated_set or frozenset()
-    assert [len(cell.cpus & dedicated) for cell in cells] == [16, 16]
 
 
 def _made(state, before=None):

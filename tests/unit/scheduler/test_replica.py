@@ -218,13 +218,6 @@ def test_an_owner_that_is_newer_than_the_report_takes_out_no_more_than_there_is(
     assert theirs.usage == state.usage
 
 
-def test_reports_of_one_description_share_its_devices():
-    state = device_host()
-    description = description_of(state)
-    report = report_of(state, digest_of(description))
-    assert replica_of(report, description).devices is replica_of(report, description).devices
-
-
 def test_digests_tell_descriptions_and_lists_apart():
     state, _ = built(device_host(), "gpu:1")
     assert digest_of(description_of(state)) == digest_of(description_of(device_host()))

@@ -53,6 +53,27 @@ def _names(**fields):
         ({"requested_destination": Destination(node="cn1.example")}, ["cn1"]),
         ({"requested_destination": Destination(host="cn1", node="cn2.example")}, []),
         ({"requested_destination": Destination(host="cn1"), "ignore_hosts": ["cn1"]}, []),
+        # Forced hosts skip the filters, and not the rest of the request.
+        ({"force_hosts": ["cn4"]}, ["cn4"]),
+        ({"force_nodes": ["cn4.example"]}, ["cn4"]),
+        ({"force_hosts": ["cn1", "cn2"], "availability_zone": "west"}, ["cn2"]),
+        (
+            {
+                "requested_destination": Destination(aggregates=(SSD.uuid,)),
+                "force_hosts": ["cn1", "cn2"],
+            },
+            ["cn1"],
+        ),
+        # Placement has judged the aggregates.
+        (
+            {
+                "requested_destination": Destination(
+                    aggregates=(EAST.uuid,), forbidden_aggregates=(EAST.uuid,)
+                ),
+                "placement": True,
+            },
+            ["cn1", "cn2", "Cn3"],
+        ),
     ],
 )
 def test_named_hosts_are_ignored_forced_and_requested_as_in_nova(fields, names):
@@ -80,21 +101,11 @@ def test_an_instance_on_its_way_to_a_host_is_not_there_yet():
     assert FILTERS.get_filtered_hosts(hosts, asked).hosts == hosts
 
 
-def test_forced_hosts_skip_the_filters():
-    assert _names(force_hosts=("cn4",)) == ["cn4"]
-    assert _names(force_nodes=("cn4.example",)) == ["cn4"]
-
-
 def test_a_requested_destination_does_not_skip_the_filters():
     destination = Destination(host="cn4")
     assert _names(requested_destination=destination) == []
     filtered = _filtered(requested_destination=destination, force_hosts=("cn4",))
     assert filtered.refused == {"requested_destination": 3, "ComputeFilter": 1}
-
-
-def test_a_destination_of_aggregates_alone_lets_forced_hosts_skip_the_filters():
-    destination = Destination(aggregates=(SSD.uuid,))
-    assert _names(requested_destination=destination, force_hosts=("cn1", "cn2")) == ["cn1"]
 
 
 @pytest.mark.parametrize(
@@ -145,10 +156,6 @@ def test_the_zone_of_hosts_without_one_is_the_option():
     assert "it is in the zone east, not in north" in reasons
 
 
-def test_forced_hosts_keep_the_zone():
-    assert _names(force_hosts=("cn1", "cn2"), availability_zone="west") == ["cn2"]
-
-
 @pytest.mark.parametrize(
     ("destination", "names"),
     [
@@ -161,8 +168,3 @@ def test_forced_hosts_keep_the_zone():
 )
 def test_aggregates_are_judged_here_without_placement(destination, names):
     assert _names(requested_destination=destination) == names
-
-
-def test_aggregates_are_left_to_placement():
-    destination = Destination(aggregates=(EAST.uuid,), forbidden_aggregates=(EAST.uuid,))
-    assert _names(requested_destination=destination, placement=True) == ["cn1", "cn2", "Cn3"]
