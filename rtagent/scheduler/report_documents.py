@@ -52,6 +52,9 @@ MAX_TEXT = 65535
 
 Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 
+#: Fields of a report that release 0.2.0 has in the node. It has no ``ended``.
+_IN_NODE = ("number", "page_url", "service", "unknown")
+
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
 _NOT_STORABLE = f"must be text of at most {MAX_TEXT} characters that can be stored"
 #: An error of msgspec: its sentence and the path.
@@ -130,6 +133,8 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
         bound.
     """
     method, where = "update_host_state", "$.report"
+    if "ended" not in document:
+        document = _of_release_0_2_0(document)
     for name in _missing(document, HostReport):
         raise _invalid(method, f"{where}.{name}", "is required")
     usage = document["usage"]
@@ -149,6 +154,14 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
         return report
     at = f"{where}.description"
     return replace(report, description=_unpack(method, at, packed, _descriptions, _wrong))
+
+
+def _of_release_0_2_0(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a report of that release in the form of this one: schedulers are upgraded first."""
+    node = document.get("node")
+    fields = node if isinstance(node, Mapping) else {}
+    found = {name: fields[name] for name in _IN_NODE if name in fields}
+    return {"ended": (), "number": 0, "page_url": "", "unknown": (), **document, **found}
 
 
 def instances_text(instances: Sequence[InstanceInfo]) -> str:

@@ -15,7 +15,6 @@ from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, si
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_devices import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
-from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 ALIASES = [
@@ -42,13 +41,6 @@ def daemon(tmp_path, rabbitmq):
     )
     yield made.start().wait_ready()
     made.close()
-
-
-@pytest.fixture
-def agent(daemon, rabbitmq):
-    transport = open_transport(rabbitmq.transport_url)
-    yield AgentAPI(transport, daemon.host, timeout=60)
-    transport.cleanup()
 
 
 def instance(aliases: str = "") -> dict:

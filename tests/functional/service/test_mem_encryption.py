@@ -8,13 +8,11 @@ from oslo_context.context import RequestContext
 
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.mem_encryption import AMD_SEV, MemEncryption
-from rtagent.rpc.client import AgentAPI
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.service.test_pmem import guest
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.guests import granted
-from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
 CLASS = "MEM_ENCRYPTION_CONTEXT"
@@ -27,13 +25,6 @@ def daemon(tmp_path, rabbitmq):
     config = {"DEFAULT": {"host": f"host-{uuid.uuid4()}"}}
     with Daemon(tmp_path, rabbitmq.transport_url, config=config) as made:
         yield made.wait_ready()
-
-
-@pytest.fixture
-def agent(daemon, rabbitmq):
-    transport = open_transport(rabbitmq.transport_url)
-    yield AgentAPI(transport, daemon.host, timeout=60)
-    transport.cleanup()
 
 
 def instance(**specs: str) -> dict:

@@ -8,12 +8,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.rpc.client import AgentAPI
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.guests import granted, with_namespaces
-from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
 CLASS = "CUSTOM_PMEM_NAMESPACE_4GB"
@@ -32,13 +30,6 @@ def daemon(tmp_path, rabbitmq):
     made = Daemon(tmp_path, rabbitmq.transport_url, config=config)
     yield made
     made.close()
-
-
-@pytest.fixture
-def agent(daemon, rabbitmq):
-    transport = open_transport(rabbitmq.transport_url)
-    yield AgentAPI(transport, daemon.host, timeout=60)
-    transport.cleanup()
 
 
 def instance(labels: str = "4GB") -> dict:

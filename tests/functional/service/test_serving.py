@@ -5,7 +5,6 @@ import uuid
 
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 from sqlalchemy import create_engine, select, update
 
@@ -13,7 +12,6 @@ from rtagent.db.claim_rows import CLAIMS
 from rtagent.db.schema import claims
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from tests.servers.daemon import Daemon, wait_until
 
 CONTEXT = RequestContext(user_id="tester", roles=["operator"])
@@ -25,15 +23,6 @@ def daemon(tmp_path, rabbitmq):
     made.configure({"DEFAULT": {"host": f"agent-{uuid.uuid4()}"}})
     yield made
     made.close()
-
-
-@pytest.fixture
-def agent(daemon, rabbitmq):
-    conf = cfg.ConfigOpts()
-    conf([], project="rtagent", default_config_files=[])
-    transport = get_transport(conf, rabbitmq.transport_url)
-    yield AgentAPI(transport, daemon.host, timeout=60)
-    transport.cleanup()
 
 
 def instance() -> dict:

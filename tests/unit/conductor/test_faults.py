@@ -131,6 +131,7 @@ class Trials:
         self.points = tuple(cloud.faults.passed)
         first = list(SCENARIOS).index(name) % every
         self.tried = dict(list(enumerate(self.points))[first::every])
+        assert self.tried
         self.scenario.settle(cloud)
         cloud.check()
         self.expected = summary(cloud)
