@@ -11,7 +11,6 @@ import pytest
 
 from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.errors import InvalidRequest
-from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.envelope import MAX_REPORT
 from rtagent.scheduler.errors import HostNotFound, NoValidHost
 from tests.functional.scheduler.conftest import HOSTS
