@@ -30,7 +30,7 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.placement.diff import Difference, differences
 from rtagent.placement.layout import Layout, Quantities
 from rtagent.placement.loading import load, not_configured
-from rtagent.placement.ownership import MemoryOwnership, OwnershipFile, obsolete_providers
+from rtagent.placement.ownership import Ownership, OwnershipFile, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.reshape import Refusal, Reshape
 from rtagent.placement.synchroniser import read_provider
@@ -56,7 +56,7 @@ class PlacementDiff(List):
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
         api = placement_api(client)
-        ownership: MemoryOwnership = OwnershipFile(client.settings.default.state_path)
+        ownership: Ownership = OwnershipFile(client.settings.default.state_path)
         state = node_state(client, parsed_args.node)
         tree_ = wanted_tree(client, state)
         if state.node.host == client.settings.default.host:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select
 
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.schema import (
@@ -54,13 +54,12 @@ class AggregateStore:
         """
         new = Aggregate(uuid=uuid, name=name, metadata=dict(metadata))
         with self._transactions.write_repeatable(serial=True) as connection:
-            known = _read(connection)
-            for each in known:
-                if (each.uuid, each.name) == (uuid, name):
-                    return each
-            rules.check(new, known)
-            connection.execute(insert(aggregates), {"uuid": uuid, "name": name})
-            _insert_metadata(connection, uuid, new.metadata)
+            stored = _read(connection)
+            for other in stored:
+                if (other.uuid, other.name) == (uuid, name):
+                    return other
+            rules.check(new, stored)
+            _insert(connection, new)
             return new
 
     def set(
@@ -90,28 +89,27 @@ class AggregateStore:
         :raises AggregateNotFound: AggregateNotEmpty:
         """
         with self._transactions.write_repeatable(serial=True) as connection:
-            found = rules.find(_read(connection), aggregate)
-            rules.check_empty(found)
-            its = aggregate_metadata.c.aggregate_uuid == found.uuid
-            connection.execute(delete(aggregate_metadata).where(its))
-            connection.execute(delete(aggregates).where(aggregates.c.uuid == found.uuid))
-            gone = deleted_aggregates.c.uuid == found.uuid  # it was deleted and created again
+            old = rules.find(_read(connection), aggregate)
+            rules.check_empty(old)
+            _delete(connection, old.uuid)
+            gone = deleted_aggregates.c.uuid == old.uuid  # it was deleted and created again
             connection.execute(delete(deleted_aggregates).where(gone))
-            connection.execute(insert(deleted_aggregates), {"uuid": found.uuid, "at": now})
-            return found
+            connection.execute(insert(deleted_aggregates), {"uuid": old.uuid, "at": now})
+            return old
 
     def deleted(self) -> frozenset[str]:
         """Return the uuids of the aggregates that were deleted."""
         with self._transactions.query() as connection:
             return frozenset(connection.scalars(select(deleted_aggregates.c.uuid)))
 
-    def _change(self, wanted: str, rule: Callable[[Aggregate], Aggregate]) -> Aggregate:
+    def _change(self, aggregate: str, rule: Callable[[Aggregate], Aggregate]) -> Aggregate:
         with self._transactions.write_repeatable(serial=True) as connection:
-            known = _read(connection)
-            before = rules.find(known, wanted)
+            stored = _read(connection)
+            before = rules.find(stored, aggregate)
             after = rule(before)
-            rules.check(after, known)
-            _write(connection, before, after)
+            rules.check(after, stored)
+            _delete(connection, before.uuid)
+            _insert(connection, after)
             return after
 
 
@@ -121,7 +119,7 @@ def _read(connection: Connection) -> tuple[Aggregate, ...]:
         hosts.setdefault(values["aggregate_uuid"], []).append(values["host"])
     for values in _rows(connection, _METADATA):
         metadata.setdefault(values["aggregate_uuid"], {})[values["key"]] = values["value"]
-    known = (
+    every = (
         Aggregate(
             uuid=values["uuid"],
             name=values["name"],
@@ -130,7 +128,7 @@ def _read(connection: Connection) -> tuple[Aggregate, ...]:
         )
         for values in _rows(connection, _AGGREGATES)
     )
-    return tuple(sorted(known, key=lambda each: each.name))
+    return tuple(sorted(every, key=lambda aggregate: aggregate.name))
 
 
 def _rows(connection: Connection, columns: CheckedColumns) -> Iterable[Mapping[str, Any]]:
@@ -151,32 +149,17 @@ def _rows(connection: Connection, columns: CheckedColumns) -> Iterable[Mapping[s
         yield checked.values
 
 
-def _write(connection: Connection, before: Aggregate, after: Aggregate) -> None:
-    """Write what differs."""
-    uuid = after.uuid
-    if before.name != after.name:
-        row = update(aggregates).where(aggregates.c.uuid == uuid)
-        connection.execute(row.values(name=after.name))
-    if before.metadata != after.metadata:
-        table = aggregate_metadata
+def _delete(connection: Connection, uuid: str) -> None:
+    for table in (aggregate_hosts, aggregate_metadata):
         connection.execute(delete(table).where(table.c.aggregate_uuid == uuid))
-        _insert_metadata(connection, uuid, after.metadata)
-    _write_hosts(connection, uuid, set(before.hosts), set(after.hosts))
+    connection.execute(delete(aggregates).where(aggregates.c.uuid == uuid))
 
 
-def _write_hosts(connection: Connection, uuid: str, before: set[str], after: set[str]) -> None:
-    table: Table = aggregate_hosts
-    for host in sorted(before - after):
-        its = table.c.aggregate_uuid == uuid, table.c.host == host
-        connection.execute(delete(table).where(*its))
-    for host in sorted(after - before):
-        connection.execute(insert(table), {"aggregate_uuid": uuid, "host": host})
-
-
-def _insert_metadata(connection: Connection, uuid: str, metadata: Mapping[str, str]) -> None:
-    rows = [
-        {"aggregate_uuid": uuid, "key": key, "value": value}
-        for key, value in sorted(metadata.items())
-    ]
-    if rows:
-        connection.execute(insert(aggregate_metadata), rows)
+def _insert(connection: Connection, aggregate: Aggregate) -> None:
+    its = {"aggregate_uuid": aggregate.uuid}
+    hosts = [{**its, "host": host} for host in aggregate.hosts]
+    metadata = [{**its, "key": k, "value": v} for k, v in sorted(aggregate.metadata.items())]
+    connection.execute(insert(aggregates), {"uuid": aggregate.uuid, "name": aggregate.name})
+    for table, rows in ((aggregate_hosts, hosts), (aggregate_metadata, metadata)):
+        if rows:
+            connection.execute(insert(table), rows)

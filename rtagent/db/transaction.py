@@ -114,14 +114,16 @@ class Transactions:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, serial: bool = False) -> Iterator[Connection]:
         """Open a transaction. Commit it at the end of the block; roll it back on an error.
 
+        :param serial: isolate it from other such transactions.
         :raises ChangeRejected: the database refused the rows.
         :raises Deadlock: the database ended the transaction in favour of another.
         :raises CommitUnknown: the connection was lost while COMMIT was in flight.
         """
-        with self._translated(), self._writing.connect() as connection:
+        engine = self._serial if serial else self._writing
+        with self._translated(), engine.connect() as connection:
             transaction = connection.begin()
             yield connection
             self._commit(transaction)
@@ -130,15 +132,12 @@ class Transactions:
     def write_repeatable(self, *, serial: bool = False) -> Iterator[Connection]:
         """Open a transaction that may be done again if its outcome is unknown.
 
-        :param serial: isolate it from other such transactions.
+        :param serial: as for `write`.
         :raises StoreUnavailable: it was not committed, or it is unknown whether it was.
         """
-        engine = self._serial if serial else self._writing
         try:
-            with self._translated(), engine.connect() as connection:
-                transaction = connection.begin()
+            with self.write(serial=serial) as connection:
                 yield connection
-                self._commit(transaction)
         except (ChangeRejected, Deadlock, CommitUnknown) as error:
             raise StoreUnavailable(error.message) from error
 

@@ -5,55 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.provider import Contents, Provider, Tree
+from rtagent.placement.provider import NO_CONTENTS, Contents, Provider, Tree
 
 NAME = "placement.json"
-
-
-class Ownership(Protocol):
-    """What this agent has set, by provider uuid."""
-
-    def of(self, uuid: str) -> Contents:
-        """Return what this agent has set on a provider.
-
-        :raises PlacementError: the records cannot be read.
-        """
-        ...
-
-    def knows(self, uuid: str) -> bool:
-        """Return whether this agent has created or adopted a provider.
-
-        :raises PlacementError: the records cannot be read.
-        """
-        ...
-
-    def children(self, parent: str) -> tuple[Provider, ...]:
-        """Return the providers that this agent has created or adopted below a parent, without
-        contents.
-
-        :raises PlacementError: the records cannot be read.
-        """
-        ...
-
-    def remember(self, provider: Provider, contents: Contents) -> None:
-        """Replace the record of a provider, durably.
-
-        :raises PlacementError: it cannot be written.
-        """
-        ...
-
-    def forget(self, uuid: str) -> None:
-        """Remove the record of a provider, durably.
-
-        :raises PlacementError: it cannot be removed.
-        """
-        ...
 
 
 class OwnedProvider(Contents, frozen=True, kw_only=True):
@@ -66,30 +25,28 @@ class OwnedProvider(Contents, frozen=True, kw_only=True):
 _decode = msgspec.json.Decoder(dict[str, OwnedProvider]).decode
 
 
-def obsolete_providers(ownership: Ownership, tree: Tree) -> tuple[Provider, ...]:
-    """Return the providers that this agent has created below the root and that the tree lacks.
+class Ownership:
+    """What this agent has set, by provider uuid, until the process ends.
 
-    :raises PlacementError: the records cannot be read.
+    :raises PlacementError: by each method of an `OwnershipFile` that cannot be read or written.
     """
-    wanted = {provider.uuid for provider in tree.providers}
-    created = ownership.children(tree.providers[0].uuid)
-    return tuple(replace(child, obsolete=True) for child in created if child.uuid not in wanted)
-
-
-class MemoryOwnership:
-    """An `Ownership` that ends with the process."""
 
     def __init__(self) -> None:
         self._owned: Mapping[str, OwnedProvider] = {}
 
     def of(self, uuid: str) -> Contents:
-        found = self._all().get(uuid, Contents())
-        return Contents(classes=found.classes, traits=found.traits)
+        """Return what this agent has set on a provider."""
+        owned = self._all().get(uuid, NO_CONTENTS)
+        return Contents(classes=owned.classes, traits=owned.traits)
 
     def knows(self, uuid: str) -> bool:
+        """Return whether this agent has created or adopted a provider."""
         return uuid in self._all()
 
     def children(self, parent: str) -> tuple[Provider, ...]:
+        """Return the providers that this agent has created or adopted below a parent, without
+        contents.
+        """
         return tuple(
             Provider(uuid=uuid, name=child.name, parent=parent, inventories={}, traits=frozenset())
             for uuid, child in sorted(self._all().items())
@@ -97,6 +54,7 @@ class MemoryOwnership:
         )
 
     def remember(self, provider: Provider, contents: Contents) -> None:
+        """Replace the record of a provider, durably in a file."""
         owned = OwnedProvider(
             name=provider.name,
             parent=provider.parent,
@@ -107,15 +65,13 @@ class MemoryOwnership:
             self._replace({**self._all(), provider.uuid: owned})
 
     def forget(self, uuid: str) -> None:
+        """Remove the record of a provider, durably in a file."""
         if uuid in self._all():
             self._replace({key: owned for key, owned in self._all().items() if key != uuid})
 
-    def copy(self) -> MemoryOwnership:
-        """Return a copy whose changes are not recorded.
-
-        :raises PlacementError: the records cannot be read.
-        """
-        copied = MemoryOwnership()
+    def copy(self) -> Ownership:
+        """Return a copy whose changes are not recorded."""
+        copied = Ownership()
         copied._owned = self._all()
         return copied
 
@@ -126,7 +82,7 @@ class MemoryOwnership:
         self._owned = owned
 
 
-class OwnershipFile(MemoryOwnership):
+class OwnershipFile(Ownership):
     """An `Ownership` in a file of the state directory, which only this process writes.
 
     Format: ``{provider uuid: {"name", "parent", "classes": [...], "traits": [...]}}``.
@@ -160,6 +116,16 @@ class OwnershipFile(MemoryOwnership):
                 " set and that are no longer true then stay in Placement until an operator removes"
                 " them"
             ) from exc
+
+
+def obsolete_providers(ownership: Ownership, tree: Tree) -> tuple[Provider, ...]:
+    """Return the providers that this agent has created below the root and that the tree lacks.
+
+    :raises PlacementError: the records cannot be read.
+    """
+    wanted = {provider.uuid for provider in tree.providers}
+    created = ownership.children(tree.providers[0].uuid)
+    return tuple(replace(child, obsolete=True) for child in created if child.uuid not in wanted)
 
 
 def write_durably(path: Path, content: bytes) -> None:

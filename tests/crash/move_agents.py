@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.crash.move_sequences import SOURCE, MoveSequence, Step
@@ -41,19 +41,20 @@ class MoveAgents:
         return recording
 
     def replay(
-        self, sequence: MoveSequence, recording: Recording, points: Callable[[Step], Iterable[str]]
+        self, sequence: MoveSequence, recording: Recording, points: Sequence[Iterable[str]]
     ) -> None:
         """Run it again, kill the agent at these points of each step and repeat the step.
 
         Every answer and the databases must be as recorded.
 
-        :param points: returns the points of a step, the durable one last.
+        :param points: of each step, the durable one last.
         """
         self._open(sequence)
         before = self._snapshot(sequence)
-        for step, (answer, after) in zip(sequence.steps, recording, strict=True):
+        planned = zip(sequence.steps, recording, points, strict=True)
+        for step, (answer, after), at in planned:
             with noted(f"{step.method} at the {step.side}"):
-                for point in points(step):
+                for point in at:
                     self._cut_off(step, point)
                     assert self._snapshot(sequence) == (after if point in DURABLE else before)
                 if self._homes[step.side] not in self._alive:

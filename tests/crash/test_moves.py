@@ -1,7 +1,7 @@
 """Agents are killed at each point of each call of a move, and the move continues undisturbed."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,26 +26,32 @@ ON_ONE_HOST = ["confirmed", "reverted", "failed", "deleted", "lapsed"]
 #: A daemon's lease cannot expire within the time of a test.
 LAPSE = "lapsed"
 
-Points = Callable[[Step], Iterable[str]]
+#: For each step of each sequence: the points of it at which the agent is killed.
+Plan = Mapping[str, Sequence[Sequence[str]]]
 
 
-def every() -> Points:
-    return lambda step: COMMIT
+def planned(names: Iterable[str], points: Callable[[Step], Sequence[str]]) -> Plan:
+    """Plan sequences one after the other. :param points: returns the points of the next step."""
+    return {name: [points(step) for step in SEQUENCES[name]().steps] for name in names}
 
 
-def by_turns() -> Points:
-    """One point for each step, in turn."""
-    turns = itertools.cycle(COMMIT)
-    return lambda step: [next(turns)]
+def every(step: Step) -> Sequence[str]:
+    return COMMIT
 
 
-def more_at_first() -> Points:
+def by_turns(*turns: Sequence[str]) -> Callable[[Step], Sequence[str]]:
+    """These points for each step, in turn."""
+    several = itertools.cycle(turns)
+    return lambda step: next(several)
+
+
+def more_at_first() -> Callable[[Step], Sequence[str]]:
     """One point of each call in turn; and the outer ones, if it is made at that side for the first
     time.
     """
-    seen, in_turn = set[tuple[str, str]](), by_turns()
+    seen, in_turn = set[tuple[str, str]](), by_turns(*ONE)
 
-    def at(step: Step) -> Iterable[str]:
+    def at(step: Step) -> Sequence[str]:
         known = (step.side, step.method) in seen
         seen.add((step.side, step.method))
         (point,) = in_turn(step)
@@ -54,10 +60,10 @@ def more_at_first() -> Points:
     return at
 
 
-def every_other_step() -> Points:
-    """One point of every other step: of the claim after its commit, of the later ones before."""
-    turns = itertools.cycle([["commit.after"], [], [], ["commit.events"]])
-    return lambda step: next(turns)
+#: One point for each step.
+ONE = [[point] for point in COMMIT]
+#: One point of every other step: of the claim after its commit, of the later ones before.
+EVERY_OTHER = [["commit.after"], [], [], ["commit.events"]]
 
 
 @pytest.fixture
@@ -81,11 +87,11 @@ def home(directory: Path, number: int, url: str = "") -> ChildHome:
     return ChildHome(place, url or migrated(f"sqlite:///{place}/own.sqlite"), moving(number))
 
 
-def run(agents: MoveAgents, names: Iterable[str], points: Points) -> None:
-    for name in names:
+def run(agents: MoveAgents, plan: Plan) -> None:
+    for name, at in plan.items():
         recording = agents.record(SEQUENCES[name]())
         assert statuses(recording) == (ENDS if agents.two else ENDS_ON_ONE_HOST)[name]
-        agents.replay(SEQUENCES[name](), recording, points)
+        agents.replay(SEQUENCES[name](), recording, at)
 
 
 def statuses(recording: Recording) -> tuple[str, ...]:
@@ -100,22 +106,24 @@ def test_two_agents_with_one_database(
     """Each move on one of the databases in turn; in a long run on each."""
     migrated(database_url)
     agents = two(home(tmp_path, 1, database_url), home(tmp_path, 2, database_url))
+    plan = planned(WITH_ONE, every if long else more_at_first())
     names = WITH_ONE if long else WITH_ONE[turn :: len(DATABASES)]
-    run(agents, names, every() if long else more_at_first())
+    run(agents, {name: plan[name] for name in names})
 
 
 def test_two_agents_with_a_database_each(two, tmp_path: Path, long: bool):
     agents = two(home(tmp_path, 1), home(tmp_path, 2))
     names = WITH_ONE_EACH if long else ["failed", "evacuated"]
-    run(agents, names, every() if long else by_turns())
+    run(agents, planned(names, every if long else by_turns(*ONE)))
 
 
 def test_one_host(two, tmp_path: Path, long: bool):
     here = home(tmp_path, 1)
-    run(two(here, here), ON_ONE_HOST, every() if long else by_turns())
+    names = ON_ONE_HOST if long else ["confirmed", "reverted", "failed"]
+    run(two(here, here), planned(names, every if long else by_turns(*ONE)))
 
 
 def test_two_daemons_with_one_database(two, mover, postgresql, long: bool):
     url = migrated(postgresql.create_database())
     names = [name for name in WITH_ONE if name != LAPSE] if long else ["confirmed"]
-    run(two(mover(url), mover(url)), names, by_turns() if long else every_other_step())
+    run(two(mover(url), mover(url)), planned(names, by_turns(*(ONE if long else EVERY_OTHER))))

@@ -19,7 +19,7 @@ from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntr
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import resolve
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.tree import build
 from rtagent.testing.placement import MemoryPlacement
@@ -55,7 +55,7 @@ class OffersMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.api, self.ownership = MemoryPlacement(), MemoryOwnership()
+        self.api, self.ownership = MemoryPlacement(), Ownership()
         self.files, self.wanted = ProviderFiles(), dict[str, Content]()
         self.foreign = {NODE.uuid: set[str](), CHILD: set[str]()}
         self.device = True

@@ -27,7 +27,7 @@ from rtagent.model.topology import Topology
 from rtagent.pci.allocations import device_allocations
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.schedule import GATHER
 from rtagent.state.compute_node import compute_node
 from rtagent.testing.placement import MemoryPlacement
@@ -68,7 +68,7 @@ def mirrored(here, api) -> PlacementMirror:
     return PlacementMirror(
         api,
         lambda: tree.build(here.state, disabled=False, hypervisor_up=True),
-        MemoryOwnership(),
+        Ownership(),
         here.clock,
         jitter=lambda: 1.0,
     )

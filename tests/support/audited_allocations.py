@@ -13,7 +13,7 @@ from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.ports import NullReporter
@@ -80,7 +80,7 @@ class AuditedNode:
         self.enqueued: list[str] = []
         self.republished = 0
         self.more_urgent: Callable[[], object] = lambda: None
-        self._synchroniser = Synchroniser(self.api, MemoryOwnership())
+        self._synchroniser = Synchroniser(self.api, Ownership())
         self.sync()
         self.restart()
 

@@ -27,7 +27,7 @@ from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from tests.servers import Placement
 from tests.support.agents import Agent
 from tests.support.audited_allocations import MeddlingPlacement
@@ -125,7 +125,7 @@ class PublishedHost(Agent):
         self.server, self.manage = server, manage
         self.written, self.foreign = set[str](), dict[str, int]()
         self.api = server.client("1.38")
-        self._ownership = MemoryOwnership()
+        self._ownership = Ownership()
         keystone = session.Session(auth=token_endpoint.Token(server.url, server.token))
         self.client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
         self.meddler: Any = MeddlingPlacement(self.client)

@@ -9,7 +9,7 @@ from rtagent.claims import instance_claim, release_claim
 from rtagent.embedded import SystemClock
 from rtagent.model.observation import Domain
 from rtagent.placement import tree
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
@@ -29,7 +29,7 @@ class Agent:
         self.host = FakeHypervisor(TOPOLOGY)
         self.tracker = ResourceTracker(store, clock, enroll(store))
         self.auditor = Auditor(self.tracker, self.host, clock)
-        self.mirror = RunningMirror(node.client(timeout=2), self.wanted, MemoryOwnership(), clock)
+        self.mirror = RunningMirror(node.client(timeout=2), self.wanted, Ownership(), clock)
         self.tracker.listen(self.mirror.listener)
         self.auditor.run("start")
 

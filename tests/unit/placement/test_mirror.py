@@ -10,7 +10,7 @@ from oslo_context import context
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.placement import tree as trees
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.schedule import FIRST_RETRY, GATHER
 from rtagent.ports import NullReporter
 from rtagent.testing.placement import MemoryPlacement
@@ -47,7 +47,7 @@ class Setup:
         self.mirror = RunningMirror(
             self.api,
             self.wanted,
-            MemoryOwnership(),
+            Ownership(),
             self.clock,
             self.reporter,
             jitter=lambda: self.jitter,

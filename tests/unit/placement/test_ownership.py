@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.ownership import NAME, MemoryOwnership, OwnershipFile, obsolete_providers
+from rtagent.placement.ownership import NAME, Ownership, OwnershipFile, obsolete_providers
 from tests.unit.placement.values import contents, provider, record, tree
 
 OWN = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
@@ -19,7 +19,7 @@ def test_ownership_survives_a_restart(tmp_path):
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_the_last_record_counts(tmp_path, kind):
-    ownership = OwnershipFile(tmp_path) if kind == "file" else MemoryOwnership()
+    ownership = OwnershipFile(tmp_path) if kind == "file" else Ownership()
     assert ownership.of("u1") == contents()
     ownership.remember(provider(uuid="u1"), OWN)
     ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))

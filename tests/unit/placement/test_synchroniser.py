@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.placement.ownership import MemoryOwnership, OwnershipFile
+from rtagent.placement.ownership import Ownership, OwnershipFile
 from rtagent.placement.synchroniser import ATTEMPTS, Outcome, Synchroniser
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.placement import MemoryPlacement
@@ -20,7 +20,7 @@ class Setup:
     """A synchroniser, Placement, and the ownership records, which survive a restart."""
 
     def __init__(self):
-        self.api, self.ownership = MemoryPlacement(), MemoryOwnership()
+        self.api, self.ownership = MemoryPlacement(), Ownership()
         self.restart()
 
     def restart(self):

@@ -13,7 +13,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.adoption import NAME, Adoption, AdoptionFile
 from rtagent.placement.client import SHARING
-from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.takeover import Takeover
@@ -32,7 +32,7 @@ class Process:
     """The part of an agent that takes over."""
 
     def __init__(self, api: MemoryPlacement, state_path, state: NodeState) -> None:
-        self.api, self.ownership = api, MemoryOwnership()
+        self.api, self.ownership = api, Ownership()
         self.file, self.state = AdoptionFile(state_path), state
         self.failure: PlacementError | None = None
         self.restart()
