@@ -1,5 +1,6 @@
 """The points of `test_boundaries`, with a real daemon, broker and database server."""
 
+import itertools
 import sqlite3
 from contextlib import closing
 
@@ -7,7 +8,7 @@ import pytest
 
 from rtagent.errors import RtAgentError
 from tests.crash.changes import CHANGES, Called
-from tests.crash.restarts import Cut, cut_off_each, enrolments
+from tests.crash.restarts import cut_off_each, enrolments
 from tests.crash.scenario import call_in_background
 from tests.crash.test_boundaries import points
 from tests.servers.daemon import Daemon, wait_until
@@ -17,17 +18,12 @@ from tests.servers.proxy import CommitLoss
 NAMES = [name for name in CHANGES if name != "lapse"]
 
 
-def some(each: int) -> list[Cut]:
-    """Return so many changes for each point of a commit."""
-    cuts = [(point, n) for point in points("commit") for n in range(each)]
-    return [(point, NAMES[at % len(NAMES)]) for at, (point, _) in enumerate(cuts)]
-
-
 def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
     """Each change occurs, and each point. With the agent in a child process, each change occurs at
     each point (`test_boundaries`).
     """
-    cut_off_each(daemon_on(database), some(3 * len(NAMES) if long else 2))
+    few = zip(itertools.cycle(points("commit")), NAMES, strict=False)
+    cut_off_each(daemon_on(database), itertools.product(points("commit"), NAMES) if long else few)
 
 
 def test_killed_enrolment_leaves_the_node_to_the_next_start(daemon_on):

@@ -301,14 +301,6 @@ def test_instance_with_attach_claims_is_counted_once():
     assert not released(state, main).counters
 
 
-def test_attach_claims_of_other_owners_are_kept():
-    state, main = built(device_host())
-    state, other = built(state)
-    state, claim = attached(state, other, "gpu")
-    assert claim.uuid in released(state, main).claims
-    assert addresses(claim) == [GPU_0]
-
-
 def without_a_claim(*aliases, owner=None, **flavor):
     """A request for a guest without a claim here."""
     size = {"vcpus": 1, "memory_mb": 1024, **flavor}
@@ -339,13 +331,6 @@ def test_cells_that_are_named_take_precedence_over_those_of_the_claim():
     assert addresses(claim) == [GPU_1]
 
 
-def test_devices_are_claimed_and_activated_at_once():
-    state, main = built(device_host())
-    decision = attach.claim_pci_devices(state, call(), NOON, attaching(main, "gpu"), active=True)
-    _, claim = after(state, decision)
-    assert (claim.state, claim.expires_at) == (ACTIVE, None)
-
-
 def test_devices_that_were_claimed_before_the_guest_end_with_it():
     owner, state = uid(7), device_host()
     for alias in ("gpu", "vf"):
@@ -358,13 +343,3 @@ def test_devices_that_were_claimed_before_the_guest_end_with_it():
     state, third = attached(state, main, "vf")
     assert len(ended(state, owner, "unclaim", third.uuid).claims) == 3
     assert not released(state, main).claims
-
-
-def test_devices_without_a_guest_are_counted_and_survive_a_restart():
-    asked = without_a_claim("gpu")
-    decision = attach.claim_pci_devices(device_host(), call(), NOON, asked, cells=())
-    state, claim = after(device_host(), decision)
-    again = restore(stored(state), state.policy)
-    again.check()
-    assert again.units == state.units and again.claims == state.claims
-    assert not ended(again, claim.owner_id, "unclaim").claims

@@ -6,17 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.claims import abort_instance_claim, activate_claim, instance_claim, renew_claim
-from rtagent.errors import ClaimConflict, NodeDraining
-from rtagent.lifecycle.attach import claim_pci_devices
+from rtagent.errors import NodeDraining
 from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
 from rtagent.model.event import NODE_DRAIN, NODE_UNDRAIN
 from rtagent.model.event_payloads import DrainPayload
 from rtagent.model.notifications import notifications_of
-from rtagent.model.request import AttachRequest, Instance, PciRequest
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, host, request
-from tests.support.three_hosts import Guests
 from tests.support.trackers import claim, release, stored_state, tracker_on
 
 DEADLINE = NOON + timedelta(hours=2)
@@ -36,18 +33,6 @@ def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy()
     with pytest.raises(NodeDraining):
         tracker.test_claim(instance_claim, request())
     assert not tracker.snapshot().claims
-
-
-def test_devices_are_not_attached_on_a_draining_node():
-    guests = Guests(shared=False)
-    running = guests.run(0)
-    guests.trackers[0].execute(drain, call("drain_node"), "", None)
-    more = AttachRequest(
-        instance=Instance(uuid=running.owner_id, flavor=running.flavor),
-        pci_requests=(PciRequest(request_id=running.uuid, alias_name="gpu", count=1),),
-    )
-    with pytest.raises(NodeDraining):
-        guests.trackers[0].create(claim_pci_devices, call("claim_pci_devices"), more)
 
 
 def test_repeated_call_of_a_claim_made_before_the_drain_is_answered_with_it():
@@ -91,17 +76,6 @@ def test_another_drain_replaces_reason_and_deadline_and_keeps_the_beginning():
     second = tracker.snapshot().drain
     assert second is not None and first is not None
     assert (second.reason, second.deadline, second.since) == ("new firmware", None, first.since)
-
-
-def test_repeated_drain_has_one_effect():
-    tracker = tracker_on(MemoryStore())
-    asked = call("drain_node")
-    tracker.execute(drain, asked, "new disks", None)
-    tracker.execute(undrain, call("undrain_node"))
-    tracker.execute(drain, asked, "new disks", None)  # a late repetition of the call
-    assert tracker.snapshot().drain is None
-    with pytest.raises(ClaimConflict):
-        tracker.execute(undrain, call("undrain_node", asked.operation_id, digest="other"))
 
 
 def test_drain_and_its_end_are_events_with_the_change():

@@ -3,25 +3,21 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.db.device_rows import net_devices
 from rtagent.errors import ClaimNotFound, PciDevicesNotClaimed
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, OUTGOING, PCI
-from rtagent.model.device import PciDevices
 from rtagent.placement.tree import affects_tree
 from tests.support.device_states import (
-    ONE_TIME,
     addresses,
     attached,
     built,
     device_host,
-    policy,
     running,
 )
-from tests.support.hosts import NOON, call, request, uid
+from tests.support.hosts import NOON, call, uid
 from tests.support.move_host import GUEST, LARGE, Host, facts
-from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, two_gpus_and_a_nic, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, two_gpus_and_a_nic, vf
 
 
 def released(state, owner, uuids=None, **more):
@@ -140,21 +136,3 @@ def test_device_that_is_not_claimed_is_refused():
     state, main = built(device_host(), "gpu:1")
     with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_1}: the claims of .* have {GPU_0}$"):
         give_back_devices(state, call(), NOON, main.owner_id, [GPU_0, GPU_1])
-
-
-def test_device_for_one_use_is_quarantined():
-    state = device_host(pci=policy(ONE_TIME + SPECS))
-    tagged = {
-        address: replace(each, tags=replace(each.tags, one_time_use=True))
-        for address, each in state.devices.items()
-    }
-    state, main = built(replace(state, devices=PciDevices(tagged)), "gpu:2")
-    state, _ = gave_back(state, main.owner_id, GPU_0)
-    assert state.devices[GPU_0].quarantine
-    assert state.devices[GPU_1].quarantine is None
-
-
-def test_released_owner_may_claim_again():
-    state, main = built(device_host())
-    state, _ = released(state, main.owner_id)
-    assert claims.instance_claim(state, call(), NOON, request(owner=main.owner_id)).claims

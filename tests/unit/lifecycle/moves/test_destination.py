@@ -64,17 +64,6 @@ def test_record_that_the_agent_made_serves_both_sides_of_the_move(kind):
     assert source.status(migration) == "completed"
 
 
-@pytest.mark.parametrize("kind", [LIVE_MIGRATION, EVACUATION])
-def test_failed_move_with_a_record_of_the_agent_leaves_the_source_as_it_was(kind):
-    source, dest = source_and_dest()
-    migration = facts(kind, uuid=dest.claim_move(kind).migration_uuid)
-    source.start_move_out(migration)
-    dest.drop(migration)
-    source.drop(migration)
-    assert (source.states, dest.states) == (["active"], [])
-    assert (source.status(migration), dest.status(migration)) == ("error", "error")
-
-
 def test_new_record_has_the_status_that_the_caller_passes():
     dest = Host.named(2)
     migration = facts(status="accepted")

@@ -112,19 +112,6 @@ def test_destination_may_finish_before_the_source_starts():
     assert here.states == ["active"]
 
 
-def test_instance_can_be_resized_repeatedly():
-    here = Host()
-    here.build()
-    for flavor in (LARGE, SMALL, LARGE):
-        migration = facts()
-        claim = here.claim_move(migration, flavor)
-        here.start_move_out(migration)
-        here.finish_move(migration)
-        here.drop_at_source(migration)
-        assert here.state.claims_of(GUEST)[0].uuid == claim.uuid
-        assert here.usage.memory_mb == flavor.memory_mb
-
-
 def test_owner_has_at_most_one_claim_and_one_of_a_move():
     here = Host()
     here.build()
@@ -196,19 +183,6 @@ def test_attach_claim_ends_with_its_main_claim_and_the_move_keeps_its_device():
     here.finish_move(migration)
     here.drop_at_source(migration)
     assert [claim.kind for claim in here.state.claims_of(GUEST)] == ["resize"]
-    assert here.allocated() == {vf(0): GUEST}
-
-
-def test_attach_claim_stays_if_the_move_is_reverted():
-    here = Host().with_devices(two_gpus_and_a_nic())
-    here.build()
-    added = here.attach()
-    migration = facts()
-    here.claim_move(migration, gpus("vf:1"))
-    here.start_move_out(migration)
-    here.drop_at_dest(migration)
-    here.finish_revert(migration)
-    assert added.uuid in here.state.claims
     assert here.allocated() == {vf(0): GUEST}
 
 

@@ -54,39 +54,6 @@ COLD = [RESIZE, MIGRATION]
 UNREADABLE = unreadable(Domain(uuid=GUEST, name="g", active=True, vcpus=2, memory_mb=512))
 
 
-def test_cold_move_is_reverted():
-    source, dest = source_and_dest()
-    migration = facts(MIGRATION)
-    dest.claim_move(migration)
-    source.start_move_out(migration)
-    dest.finish_move(migration)
-    dest.drop_at_dest(migration)
-    assert (dest.states, dest.status(migration), dest.usage.memory_mb) == ([], "reverted", 0)
-    assert source.finish_revert(migration).state == "active"
-    assert source.status(migration) == "reverted"
-
-
-def test_live_migration_is_completed():
-    source, dest = source_and_dest()
-    migration = facts(LIVE_MIGRATION)
-    dest.claim_move(migration)
-    assert dest.status(migration) == "preparing"
-    dest.finish_move(migration)
-    source.drop_at_source(migration)
-    assert (source.states, source.status(migration)) == ([], "completed")
-    assert (dest.states, dest.status(migration)) == (["active"], "completed")
-
-
-def test_evacuation_is_completed():
-    source, dest = source_and_dest()
-    migration = facts(EVACUATION)
-    dest.claim_move(migration)
-    dest.finish_move(migration)
-    assert (dest.states, dest.status(migration)) == (["active"], "done")
-    source.drop_at_source(migration, {})
-    assert (source.states, source.status(migration)) == ([], "completed")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_move_that_fails_before_arrival_leaves_the_guest_at_its_source(kind):
     source, dest = source_and_dest()
@@ -101,18 +68,17 @@ def test_move_that_fails_before_arrival_leaves_the_guest_at_its_source(kind):
     assert dest.usage.memory_mb == 0
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_every_call_can_be_repeated(times):
+def test_every_call_can_be_repeated():
     source, dest = source_and_dest()
     migration = facts()
     claim = dest.claim_move(migration)
-    for _ in range(times):
+    for _ in range(2):
         source.start_move_out(migration)
-    for _ in range(times):
+    for _ in range(2):
         assert dest.finish_move(migration).uuid == claim.uuid
-    for _ in range(times):
+    for _ in range(2):
         dest.drop_at_dest(migration)
-    for _ in range(times):
+    for _ in range(2):
         assert source.finish_revert(migration).state == "active"
     assert (source.states, dest.states) == (["active"], [])
     assert (source.status(migration), dest.status(migration)) == ("reverted", "reverted")
@@ -194,13 +160,6 @@ def test_repeated_confirmation_does_not_release_a_claim_made_since():
     source.build()
     source.drop_at_source(migration, {})
     assert source.states == ["active"]
-
-
-def test_migration_record_by_itself_holds_nothing():
-    source, _, migration = in_transit()
-    source.drop_at_source(migration)
-    assert source.usage.memory_mb == 0
-    assert not source.state.owners
 
 
 def evacuated_source(domains):
