@@ -5,24 +5,19 @@ It uses only what the release before this one has, too, and no other module of t
 
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent import model
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.db.store import SqlStore
-from rtagent.model.assignment import (
-    AssignedQuantity,
-    AssignedResource,
-    Assignment,
-    CellAssignment,
-    CpuTopology,
-    PmemNamespace,
-    ResourceInventory,
-)
+from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
@@ -31,21 +26,48 @@ from rtagent.model.event import DRIFT_FOUND, Notification
 from rtagent.model.event_payloads import DriftPayload
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
-from rtagent.model.node import Drain, Node, NodeRecord, Writer
+from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import restore
-from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
-from rtagent.model.request import (
-    Allocation,
+from rtagent.model.policy import Policy
+from rtagent.model.request import Allocation, Limits, NumaLimits
+from rtagent.model.retention import Retention
+from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.topology import Cell, Topology
+
+
+def _moved(*names: str) -> list[Any]:
+    """Return values of `rtagent.model` that the two releases have in different modules."""
+    modules = [import_module(f"rtagent.model.{info.name}") for info in iter_modules(model.__path__)]
+    return [next(vars(m)[name] for m in modules if name in vars(m)) for name in names]
+
+
+[
+    AssignedQuantity,
+    AssignedResource,
+    Drain,
     Flavor,
     Image,
     InstanceFacts,
-    Limits,
-    NumaLimits,
+    ManageAllocations,
     PciRequest,
+    PlacementPolicy,
+    PmemNamespace,
+    RequestSpec,
+    ResourceInventory,
+] = _moved(
+    "AssignedQuantity",
+    "AssignedResource",
+    "Drain",
+    "Flavor",
+    "Image",
+    "InstanceFacts",
+    "ManageAllocations",
+    "PciRequest",
+    "PlacementPolicy",
+    "PmemNamespace",
+    "RequestSpec",
+    "ResourceInventory",
 )
-from rtagent.model.retention import Retention
-from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
-from rtagent.model.topology import Cell, Topology
 
 NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
 ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ ; --"
