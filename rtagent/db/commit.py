@@ -161,15 +161,7 @@ def _claim_event(event: Event, change: Change) -> ClaimEvent:
 
 
 def _facts(claim: Claim) -> ClaimFacts:
-    return ClaimFacts(
-        state=claim.state,
-        suspect=claim.suspect,
-        vcpus=claim.vcpus,
-        pcpus=claim.pcpus,
-        memory_mb=claim.memory_mb,
-        disk_mb=claim.disk_mb,
-        migration_uuid=claim.migration_uuid,
-    )
+    return ClaimFacts(**{name: getattr(claim, name) for name in ClaimFacts.__struct_fields__})
 
 
 class CommitWriter:

@@ -50,12 +50,9 @@ class DeviceRow(Value, frozen=True, kw_only=True):
 DEVICES = KeyedTable(
     pci_devices, DeviceRow, "address", subject="device", checked=("address", "extra_info")
 )
+_DESCRIBED = ("address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr")
 #: The columns that describe a device whose document cannot be read.
-_FACTS = CheckedColumns(
-    pci_devices,
-    ("address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr"),
-    None,
-)
+_FACTS = CheckedColumns(pci_devices, _DESCRIBED, None)
 
 
 def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Rows[DeviceRow]:
@@ -135,14 +132,9 @@ def _device(address: str, facts: Sequence[Any]) -> Device:
 def _encode(state: DeviceState, request_id: str | None) -> DeviceRow:
     device = state.device.device
     return DeviceRow(
-        address=device.address,
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        dev_type=device.dev_type,
+        **{name: getattr(device, name) for name in _DESCRIBED},
         dev_id="pci_" + device.address.replace(":", "_").replace(".", "_"),
         label=device.label,
-        numa_node=device.numa_node,
-        parent_addr=device.parent_addr,
         status=state.state,
         instance_uuid=state.owner_id,
         request_id=request_id,

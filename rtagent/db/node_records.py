@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
+from msgspec.structs import asdict
 from sqlalchemy import (
     Connection,
     Engine,
@@ -171,12 +172,7 @@ def readable(row: CheckedRow, where: str) -> Mapping[str, Any]:
 
 
 def node_of(values: Mapping[str, Any]) -> Node:
-    return Node(
-        uuid=values["uuid"],
-        host=values["host"],
-        hypervisor_hostname=values["hypervisor_hostname"],
-        host_ip=values["host_ip"],
-    )
+    return Node(**{name: values[name] for name in Node.__struct_fields__})
 
 
 def read_records(
@@ -237,10 +233,7 @@ def _encode_record(record: NodeRecord) -> Fields:
     """Return the columns that an enrollment writes. Only commits write the revision."""
     writer = record.writer
     return {
-        "uuid": record.node.uuid,
-        "host": record.node.host,
-        "hypervisor_hostname": record.node.hypervisor_hostname,
-        "host_ip": record.node.host_ip,
+        **asdict(record.node),
         "epoch": record.epoch,
         "writer_machine_id": writer and writer.machine_id,
         "writer_boot_id": writer and writer.boot_id,

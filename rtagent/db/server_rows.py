@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _SERVERS, _OPERATIONS = servers.c, server_operations.c
 _OWNERSHIP = (_OPERATIONS.owner, _OPERATIONS.epoch, _OPERATIONS.beat)
+#: The columns of an operation that are fields of it, too.
+_COLUMNS = ("uuid", "server_uuid", "kind", "state", "owner", "epoch", "beat", "created_at")
 
 _server_decoder = msgspec.json.Decoder(Server, strict=False)
 _operation_decoder = msgspec.json.Decoder(ServerOperation, strict=False)
@@ -220,14 +222,5 @@ def _delete_server(connection: Connection, server: Server) -> None:
 
 
 def _operation_row(operation: ServerOperation) -> dict[str, Any]:
-    return {
-        "uuid": operation.uuid,
-        "server_uuid": operation.server_uuid,
-        "kind": operation.kind,
-        "state": operation.state,
-        "owner": operation.owner,
-        "epoch": operation.epoch,
-        "beat": operation.beat,
-        "created_at": operation.created_at,
-        "document": to_document(operation),
-    }
+    columns = {name: getattr(operation, name) for name in _COLUMNS}
+    return {**columns, "document": to_document(operation)}

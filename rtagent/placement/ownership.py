@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent.errors import PlacementError
 from rtagent.placement.provider import NO_CONTENTS, Contents, Provider, Tree
@@ -55,12 +55,7 @@ class Ownership:
 
     def remember(self, provider: Provider, contents: Contents) -> None:
         """Replace the record of a provider, durably in a file."""
-        owned = OwnedProvider(
-            name=provider.name,
-            parent=provider.parent,
-            classes=contents.classes,
-            traits=contents.traits,
-        )
+        owned = OwnedProvider(name=provider.name, parent=provider.parent, **asdict(contents))
         if self._all().get(provider.uuid) != owned:
             self._replace({**self._all(), provider.uuid: owned})
 

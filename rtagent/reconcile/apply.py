@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent.lifecycle.consequences import with_consequences
 from rtagent.lifecycle.transitions import transition
@@ -27,18 +27,7 @@ def found_drift(before: NodeState, change: Change) -> tuple[Notification, ...]:
     owners = [usage.domain_uuid for usage in change.domain_usages]
     known = frozenset(drifts(before, owners))
     return tuple(
-        Notification(
-            type=DRIFT_FOUND,
-            payload=DriftPayload(
-                owner_id=drift.owner_id,
-                claim_uuid=drift.claim_uuid,
-                problem=drift.problem,
-                resource=drift.resource,
-                unit=drift.unit,
-                claimed=drift.claimed,
-                observed=drift.observed,
-            ),
-        )
+        Notification(type=DRIFT_FOUND, payload=DriftPayload(**asdict(drift)))
         for drift in drifts(before.fold(change), owners)
         if drift not in known
     )

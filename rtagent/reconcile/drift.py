@@ -71,7 +71,8 @@ def drifts(state: NodeState, owners: Iterable[str] | None = None) -> tuple[Drift
         claims, usage = state.claims_of(owner), state.domain_usages[owner]
         for claim in _enacted(claims):
             found += differences(claim, usage, attached_claims(claims))
-            found += (_unknown(claim, kind) for kind in sorted(usage.occupancy.unknown))
+            for kind in sorted(usage.occupancy.unknown):
+                found.append(_drift(claim, str(kind), "", 0, 0, UNKNOWN))
     return tuple(found)
 
 
@@ -83,7 +84,7 @@ def absent(state: NodeState) -> tuple[Drift, ...]:
     cpus = state.policy.numa.dedicated(state.topology.cpus)
     owners = {claim.owner_id for claim in state.claims.values() if _has_resources(claim)}
     return tuple(
-        _absent(claim, resource, unit)
+        _drift(claim, resource, unit, 1, 0, ABSENT)
         for owner in sorted(owners)
         for claim in state.claims_of(owner)
         for resource, unit in _lost(state, claim, cpus)
@@ -123,14 +124,7 @@ def differences(
     found = (*_certain(domain.occupancy, HostResource.SIZES, sizes), *units)
     for resource, unit, claimed, observed in found:
         if claimed != observed:
-            yield Drift(
-                owner_id=claim.owner_id,
-                claim_uuid=claim.uuid,
-                resource=resource,
-                claimed=claimed,
-                observed=observed,
-                unit=unit,
-            )
+            yield _drift(claim, resource, unit, claimed, observed)
 
 
 def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
@@ -169,27 +163,22 @@ def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tupl
             yield f"{RESOURCE_CLASS} {encryption.model}", "context"
 
 
-def _unknown(claim: Claim, kind: HostResource) -> Drift:
-    return Drift(
-        owner_id=claim.owner_id,
-        claim_uuid=claim.uuid,
-        resource=str(kind),
-        claimed=0,
-        observed=0,
-        unit="",
-        problem=UNKNOWN,
-    )
-
-
-def _absent(claim: Claim, resource: str, unit: str) -> Drift:
+def _drift(
+    claim: Claim,
+    resource: str,
+    unit: str,
+    claimed: int,
+    observed: int,
+    problem: str = DIFFERENT,
+) -> Drift:
     return Drift(
         owner_id=claim.owner_id,
         claim_uuid=claim.uuid,
         resource=resource,
-        claimed=1,
-        observed=0,
+        claimed=claimed,
+        observed=observed,
         unit=unit,
-        problem=ABSENT,
+        problem=problem,
     )
 
 

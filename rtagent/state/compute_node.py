@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from rtagent.model import stats
 from rtagent.model.derived import derived
 from rtagent.model.metric import Metric, documents
@@ -38,14 +40,7 @@ def compute_node(state: NodeState, metrics: Sequence[Metric] = ()) -> dict[str, 
 
 def identity(state: NodeState) -> dict[str, Any]:
     """Return the identity of the node, its revision and its epoch."""
-    return {
-        "uuid": state.node.uuid,
-        "host": state.node.host,
-        "hypervisor_hostname": state.node.hypervisor_hostname,
-        "host_ip": state.node.host_ip,
-        "revision": state.revision,
-        "epoch": state.epoch,
-    }
+    return {**asdict(state.node), "revision": state.revision, "epoch": state.epoch}
 
 
 def quantities(state: NodeState) -> dict[str, Any]:

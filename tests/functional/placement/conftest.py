@@ -21,8 +21,6 @@ from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
 from tests.servers import Placement
 from tests.servers.placement import Request
-from tests.support.agents import GUEST, OTHER
-from tests.support.audited_allocations import AuditedNode
 from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
 from tests.support.running_mirror import RunningMirror
 
@@ -158,18 +156,6 @@ def node(server: Placement, tmp_path: Path) -> Iterator[MirroredNode]:
     yield node
     stopped = [mirror.stop(PATIENCE) for mirror in node.mirrors]
     assert all(stopped)
-
-
-@pytest.fixture
-def make_node(server: Placement) -> Iterator[Callable[..., AuditedNode]]:
-    """Makes nodes whose allocations are audited."""
-    server.start()
-    auth = token_endpoint.Token(server.url, server.token)
-    keystone = session.Session(auth=auth, timeout=PATIENCE)
-    api = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
-    yield lambda *arguments, **named: AuditedNode(api, *arguments, **named)
-    for consumer in (GUEST, OTHER):
-        server.client().delete(f"/allocations/{consumer}")
 
 
 @pytest.fixture

@@ -145,11 +145,6 @@ class FaultyAdapter(adapter.Adapter):
             raise Killed
         raise exceptions.ConnectTimeout(f"{method} {url} timed out")
 
-    @property
-    def hit(self) -> tuple[str, str] | None:
-        """The request that failed, if it was sent."""
-        return self.sent[self.at - 1] if 0 < self.at <= len(self.sent) else None
-
 
 class Agent:
     """The part of an agent that publishes, in the test's thread. `start` is a new process."""

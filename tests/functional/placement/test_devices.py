@@ -17,7 +17,6 @@ from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.support.device_states import (
-    ONE_TIME,
     PMEM,
     VGPU_TYPE,
     audited,
@@ -31,7 +30,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import uid
-from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record
 
 GPUS = (gpu(GPU_0, 0), gpu(GPU_1, 1))
 VFS = tuple(nic(vfs=4))[1:]
@@ -136,18 +135,6 @@ def test_a_device_is_published_while_it_is_present(host):
     assert host.children == first
 
 
-def test_virtual_functions_are_counted_on_their_physical_function(host):
-    host.start_with(*VFS)
-    assert host.shown == {"0000:20:00.0": {VF_CLASS: (4, 0)}}
-    assert "CUSTOM_FAST" in host.traits("0000:20:00.0")
-
-    host.audit(VFS[:3], domain("orphan", [vf(0)]))
-    host.sync()
-    assert host.shown == {"0000:20:00.0": {VF_CLASS: (3, 1)}}
-    assert host.allocate("0000:20:00.0", uid(), {VF_CLASS: 3}) == 409
-    assert host.allocate("0000:20:00.0", uid(), {VF_CLASS: 2}) == 204
-
-
 def test_virtual_gpus_and_persistent_memory_are_published(host):
     made = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2)
     there = gpu(GPU_0, 0, mdev_types=(made,))
@@ -159,49 +146,6 @@ def test_virtual_gpus_and_persistent_memory_are_published(host):
     host.audit([there], domain("orphan", mdevs=[used]))
     host.sync()
     assert host.shown == {"pci_0000_08_00_0": {"VGPU": (2, 1)}}
-
-
-def test_the_first_push_sends_each_part_once_and_the_second_nothing(host):
-    host.start_with()
-    host.audit(GPUS)
-    (first, second) = sorted(each.uuid for each in host.node.wanted().providers[1:])
-    requests = host.requests()
-    assert requests.count(("POST", "")) == 2
-    for child in (first, second):
-        of_child = [(method, path) for method, path in requests if path.startswith(f"/{child}")]
-        assert of_child == [
-            ("GET", f"/{child}"),
-            ("PUT", f"/{child}/traits"),
-            ("PUT", f"/{child}/inventories"),
-        ]
-    assert len(requests) == 2 * 4 + 2  # the known traits and the resource class are requested once
-
-    assert host.requests() == []
-    host.audit(GPUS)
-    assert host.requests() == []
-
-
-def test_one_change_needs_one_request(host):
-    host.start_with(*GPUS, *VFS)
-    gpu_, card = host.children["0000:08:00.0"], host.children["0000:20:00.0"]
-    host.audit((*GPUS, *VFS[:2]))
-    assert host.requests() == [("PUT", f"/{card}/inventories")]
-    host.audit((*GPUS[1:], *VFS[:2]))
-    assert host.requests() == [("DELETE", f"/{gpu_}")]
-
-
-def test_a_restart_only_reads_and_removes_obsolete_providers(host):
-    host.start_with(*GPUS)
-    host.mirror.stop()
-    host.mirror = host.node.start()
-    requests = host.node.requests_of(host.sync)
-    assert {each.method for each in requests} <= {"GET"}
-
-    host.mirror.stop()
-    host.audit(GPUS[1:])
-    host.mirror = host.node.start()
-    host.sync()
-    assert set(host.shown) == {"0000:88:00.0"}
 
 
 def test_a_removed_device_stays_while_it_is_claimed_or_allocated(host):
@@ -237,28 +181,3 @@ def test_a_device_is_found_by_the_names_that_nova_asks_for(host):
 
     child = host.children["0000:08:00.0"]
     assert [set(each["allocations"]) for each in found["allocation_requests"]] == [{child}]
-
-
-def test_a_one_time_use_device_is_reserved_from_its_claim_on(host):
-    name, consumer = "0000:08:00.0", uid()
-    host.start_with(*GPUS[:1], pci=policy(ONE_TIME, report_in_placement=True))
-    assert "HW_PCI_ONE_TIME_USE" in host.traits(name)
-    assert host.allocate(name, consumer, {GPU_CLASS: 1}) == 204
-    host.node.state, claim = built(host.node.state, "gpu:1")
-    host.sync()
-    assert host.shown == {name: {GPU_CLASS: (1, 1)}}
-
-    assert host.node.allocate(consumer, {}) == 204
-    assert host.allocate(name, uid(), {GPU_CLASS: 1}) == 409
-    host.node.state = released(host.node.state, claim)
-    host.sync()
-    assert host.shown == {"0000:08:00.0": {GPU_CLASS: (1, 1)}}
-
-
-def test_providers_are_deleted_when_the_option_is_turned_off(host):
-    host.start_with(*GPUS)
-    off = replace(REPORTED, report_in_placement=False)
-    state = host.node.state
-    host.node.state = replace(state, policy=replace(state.policy, pci=off))
-    host.sync()
-    assert host.shown == {}

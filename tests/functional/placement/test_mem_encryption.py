@@ -87,19 +87,6 @@ def claim_context(agent: Agent, owner: str) -> None:
     agent.state = running(agent.state, claim)
 
 
-def test_providers_of_nova_compute_are_adopted(node, agent):
-    nova, guest = NovaCompute(node), uid()
-    nova.root()
-    child = nova.child("amd_sev", {CLASS: 9}, ("HW_CPU_X86_AMD_SEV",))
-    nova.allocate(guest, root={"VCPU": 1}, **{child: {CLASS: 1}})
-    claim_context(agent, guest)
-    agent.start()
-    assert agent.mirror.error is None
-    assert agent.children["amd_sev"] == child
-    assert agent.inventories(child) == {CLASS: (2, 0)}
-    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, child: {CLASS: 1}}
-
-
 def test_contexts_on_the_root_move_to_the_provider_of_the_model(node, agent):
     """nova-compute before 2025.2 had them on the root."""
     nova, guest = NovaCompute(node), uid()

@@ -54,32 +54,6 @@ def test_the_first_push_sends_each_part_once(node):
     ]
 
 
-def test_an_idle_mirror_sends_no_requests(node):
-    mirror = synced(node)
-    assert node.requests_of(lambda: mirror.sync_now(PATIENCE)) == []
-
-    mirror.wake()
-    assert node.requests_of(lambda: mirror.wait_synced(node.state.revision, PATIENCE)) == []
-
-
-def test_one_change_needs_one_request(node):
-    mirror = synced(node)
-    node.change(memory_mb=1000)
-    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
-    assert sent(node, requests) == [("PUT", "/inventories")]
-    assert node.inventories["MEMORY_MB"]["total"] == 1000
-
-
-def test_a_disabled_host_has_the_trait(node):
-    mirror = synced(node)
-    node.disabled = True
-    mirror.sync_now(PATIENCE)
-    assert "COMPUTE_STATUS_DISABLED" in node.traits
-    node.disabled = False
-    mirror.sync_now(PATIENCE)
-    assert "COMPUTE_STATUS_DISABLED" not in node.traits
-
-
 def delete(part):
     """Return the deletion of a part of the provider, which names no generation."""
 
@@ -115,69 +89,6 @@ def test_a_refresh_notices_another_name(node):
     node.admin.put(node.path, json={"name": f"other-{node.name}"})
     assert node.eventually(lambda: mirror.error is not None)
     assert f"other-{node.name}" in mirror.error.message
-
-
-def test_a_refresh_without_changes_is_one_request(node):
-    node.refresh = 0.2
-    mirror = synced(node)
-    before = len(node.server.requests())
-    assert node.eventually(lambda: len(node.server.requests()) >= before + 2)
-    mirror.stop()
-    listing = ("GET", f"/resource_providers?in_tree={node.uuid}")
-    assert set(sent(node, node.server.requests()[before:])) == {listing}
-
-
-def test_forget_reads_everything_once(node):
-    mirror = synced(node)
-    mirror.forget()
-    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
-    assert sent(node, requests) == [("GET", path) for path in READ]
-
-
-def test_a_restart_without_changes_only_reads(node):
-    synced(node).stop()
-    requests = node.requests_of(lambda: synced(node))
-    assert sent(node, requests) == [("GET", path) for path in READ]
-
-
-def test_contents_of_other_writers_survive_a_restart_and_obsolete_ones_do_not(node):
-    synced(node).stop()
-    node.set_traits(node.traits | {"CUSTOM_GOLD"})
-    node.set_inventories({**node.inventories, "FPGA": {"total": 2}})
-
-    node.change(traits=frozenset({"HW_CPU_X86_AVX"}), disk_mb=0)
-    synced(node)
-
-    assert node.traits == {*OURS, "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
-    assert set(node.inventories) == {"VCPU", "MEMORY_MB", "FPGA"}
-
-
-def test_traits_of_the_hypervisor_that_a_predecessor_set_are_withdrawn(node):
-    created = {"uuid": node.uuid, "name": node.name}
-    node.admin.post("/resource_providers", json=created).raise_for_status()
-    node.set_traits({"COMPUTE_REMOTE_MANAGED_PORTS", "HW_CPU_X86_SGX", "HW_NIC_SRIOV"})
-    node.change(traits=frozenset({"HW_CPU_X86_AVX"}))
-
-    synced(node)
-
-    assert node.traits == {*OURS, "HW_CPU_X86_AVX", "HW_NIC_SRIOV"}
-
-
-def test_an_owned_custom_trait_is_created_and_removed(node):
-    ours = f"CUSTOM_{node.uuid[-4:].upper()}"
-    node.change(traits=frozenset({ours}))
-    mirror = synced(node)
-    assert ours in node.traits
-    node.change(traits=frozenset())
-    mirror.sync_now(PATIENCE)
-    assert node.traits == OURS
-
-
-def test_an_unknown_trait_is_left_out(node):
-    node.change(traits=frozenset({"HW_NOT_INVENTED", "HW_CPU_X86_AVX"}))
-    mirror = synced(node)
-    assert mirror.error is None
-    assert node.traits == {*OURS, "HW_CPU_X86_AVX"}
 
 
 def test_an_inventory_may_be_reserved_completely(node):
@@ -229,29 +140,6 @@ def test_the_mirror_converges_despite_a_stream_of_allocations(node):
     assert node.inventories["MEMORY_MB"]["total"] == 1004
 
 
-def test_a_provider_deleted_by_another_client_is_created_again(node):
-    mirror = synced(node)
-    assert node.admin.delete(node.path).status_code == 204
-    node.change(memory_mb=1000)
-    mirror.sync_now(PATIENCE)
-    assert node.inventories["MEMORY_MB"]["total"] == 1000
-    assert "COMPUTE_NODE" in node.traits
-
-
-def test_the_mirror_catches_up_after_an_outage(node):
-    mirror = synced(node)
-    with node.server.outage():
-        node.change(memory_mb=1000)
-        with pytest.raises(PlacementUnavailable):
-            mirror.sync_now(PATIENCE)
-        assert mirror.seconds_behind > 0
-        assert mirror.revision < node.state.revision
-    assert mirror.wait_synced(node.state.revision, PATIENCE)
-    mirror.sync_now(PATIENCE)  # the wait asks for a round, which may still be due
-    assert (mirror.error, mirror.seconds_behind) == (None, 0.0)
-    assert node.inventories["MEMORY_MB"]["total"] == 1000
-
-
 def test_a_hanging_placement_is_a_timeout(node):
     mirror = synced(node, timeout=2)
     node.server.freeze()
@@ -276,23 +164,6 @@ def test_a_role_without_write_access_is_an_error(node):
     with pytest.raises(PlacementError, match="403") as caught:
         node.start().sync_now(PATIENCE)
     assert not isinstance(caught.value, PlacementUnavailable)
-
-
-def test_a_taken_name_is_resolved_by_deleting_the_other_provider(node):
-    other = node.admin.post("/resource_providers", json={"name": node.name}).json()["uuid"]
-    mirror = node.start()
-    with pytest.raises(PlacementError, match=f"resource provider delete {other}"):
-        mirror.sync_now(PATIENCE)
-
-    assert node.admin.delete(f"/resource_providers/{other}").status_code == 204
-    assert node.eventually(lambda: mirror.revision == node.state.revision)
-
-
-def test_a_provider_with_our_uuid_and_another_name_is_left_alone(node):
-    node.admin.post("/resource_providers", json={"name": f"x{node.name}", "uuid": node.uuid})
-    with pytest.raises(PlacementError, match=f"resource provider set --name {node.name}"):
-        node.start().sync_now(PATIENCE)
-    assert node.inventories == {}
 
 
 def test_an_inventory_in_use_is_drained_until_it_is_free(node):

@@ -190,33 +190,6 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
     assert files.total() == 8
 
 
-def test_file_that_is_removed_while_the_agent_is_down_is_withdrawn(files):
-    daemon, node = files.agent.daemon, files.agent.node
-    files.write(entry(THIS, {CLASS: {"total": 8}}, (TRAIT,)))
-    files.agent.start()
-    assert files.becomes(8)
-    consumer = uid()
-    assert node.allocate(consumer, {CLASS: 4}) == 204
-    daemon.terminate()
-    (files.directory / "a.yaml").unlink()
-
-    daemon.start().wait_ready()
-
-    assert node.eventually(lambda: files.records()[CLASS]["reserved"] == 8)
-    assert node.eventually(lambda: files.health("placement")["status"] == "warn")
-    output = files.health("placement")["output"]
-    assert CLASS in output and HOSTNAME in output
-    assert TRAIT not in node.traits
-    assert node.allocate(uid(), {CLASS: 1}) == 409
-    assert files.total() == 8
-
-    assert node.allocate(consumer, {}) == 204
-
-    assert files.becomes(0)
-    assert node.eventually(lambda: files.health("placement")["status"] == "pass")
-    assert CLASS not in files.agent.run("show", "-f", "json").json["inventories"]
-
-
 @pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
 def test_claims_use_what_a_file_adds(files):
     files.write(entry(THIS, {CLASS: {"total": 8, "reserved": 1}}))
