@@ -40,8 +40,8 @@ def kill_under_load(home: Home, seed: object, processes: int, operations: int) -
 
 
 def test_an_agent_killed_under_load(child: Scenario, long: bool):
-    kill_under_load(child.home, 0, 80 if long else 8, 60)
+    kill_under_load(child.home, 0, 80 if long else 4, 60)
 
 
 def test_a_daemon_killed_under_load(daemon_on, database: str, long: bool):
-    kill_under_load(daemon_on(database).home, database, 40 if long else 4, 40)
+    kill_under_load(daemon_on(database).home, database, 40 if long else 2, 40)

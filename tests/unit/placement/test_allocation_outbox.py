@@ -76,14 +76,6 @@ def test_a_release_is_one_request(setup):
     assert setup.allocated() == {}
 
 
-def test_a_claim_that_ends_before_it_is_written_leaves_nothing(setup):
-    made = claim(setup.tracker)
-    release(setup.tracker, made.uuid)
-    assert setup.turn() == ["consumer"]
-    assert setup.turn(GATHER) == []
-    assert setup.rows() == set()
-
-
 def test_a_backlog_is_written_in_few_requests_in_order(setup):
     setup.ready = False
     policy = replace(setup.tracker.snapshot().policy, cpu_allocation_ratio=Decimal(16))
@@ -172,17 +164,6 @@ def test_a_write_that_placement_executes_late_is_undone(setup):
     assert setup.turn(GATHER) == setup.turn(10 * SETTLED) == []
 
 
-def test_claims_are_granted_during_an_outage_and_written_after_it(setup):
-    setup.api.failure = PlacementUnavailable("gone")
-    for _ in range(5):
-        claim(setup.tracker, vcpus=1)
-        setup.turn(1)
-    assert len(setup.rows()) == 5
-    setup.api.failure = None
-    setup.turn(LAST_RETRY)
-    assert setup.allocated() == setup.wanted()
-
-
 def test_a_refused_consumer_waits_alone(setup):
     setup.api.put_inventories(
         NODE.uuid, 1, {"MEMORY_MB": {**RECORD, "total": 10**6}, "VCPU": RECORD}
@@ -198,16 +179,6 @@ def test_a_refused_consumer_waits_alone(setup):
     setup.turn()
     assert setup.outbox.unwritten() == []
     assert setup.outbox.error is None
-
-
-def test_a_killed_process_writes_its_rows_again_without_harm(setup):
-    claim(setup.tracker)
-    setup.turn()  # written, and killed before the row is removed
-    setup.restart()
-    assert setup.turn() == ["tree", "allocations", "consumer"]
-    setup.turn(GATHER)
-    assert setup.rows() == set()
-    assert setup.allocated() == setup.wanted()
 
 
 def test_rows_stay_while_the_store_is_away(setup):

@@ -42,7 +42,6 @@ from tests.support.pci_hosts import (
     GPU_1,
     GPU_IDS,
     PF_0,
-    PF_IDS,
     VF_IDS,
     gpu,
     nic,
@@ -106,27 +105,12 @@ def test_claimed_devices_are_not_reserved():
     assert child_inventories(running(state, claim)) == child_inventories(reporting())
 
 
-def test_devices_of_a_foreign_domain_are_reserved():
-    state = reporting()
-    state = audited(state, seen(state, domain("orphan", [GPU_0, vf(1), vf(2)])))
-    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
-    assert child_inventories(state)["0000:20:00.0"] == {VF_CLASS: counts(4, reserved=2)}
-    assert child_inventories(state)["0000:88:00.0"] == {GPU_CLASS: counts(1)}
-
-
 def test_a_claimed_device_that_a_foreign_domain_uses_is_not_reserved():
     state, claim = built(reporting(), "gpu:1")
     foreign = domain("foreign", [claim.pci[0].address])
     assert child_inventories(
         audited(state, seen(state, guest(claim), foreign))
     ) == child_inventories(state)
-
-
-def test_a_quarantined_device_is_reserved():
-    state = reporting()
-    device = replace(state.devices[GPU_0], quarantine="broken")
-    state = state.fold(Change(cause="t", at=NOON, devices=(device,)))
-    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
 
 
 def test_a_one_time_use_device_is_reserved_from_its_claim_on():
@@ -174,12 +158,6 @@ def test_virtual_functions_of_a_used_physical_function_are_reserved():
     assert child_inventories(state) == {"0000:20:00.0": {VF_CLASS: counts(4, reserved=4)}}
 
 
-def test_removed_devices_disappear_and_new_devices_appear():
-    state = reporting()
-    state = audited(state, seen(state, devices=[gpu(GPU_1, 1), gpu("0000:09:00.0")]))
-    assert set(child_inventories(state)) == {"0000:09:00.0", "0000:88:00.0"}
-
-
 @pytest.mark.parametrize("how", ["unplugged", "no longer in the specifications"])
 def test_a_removed_device_stays_until_its_claim_is_released(how):
     state, claim = built(reporting(record([gpu()])), "gpu:1")
@@ -213,12 +191,6 @@ def test_remote_managed_ports_give_the_root_a_trait(parts, has_trait):
     tree = build(state, disabled=False, hypervisor_up=True)
     assert tree is not None
     assert ("COMPUTE_REMOTE_MANAGED_PORTS" in tree.providers[0].traits) is has_trait
-
-
-def test_other_devices_do_not_give_that_trait():
-    tree = build(reporting(), disabled=False, hypervisor_up=True)
-    assert tree is not None
-    assert "COMPUTE_REMOTE_MANAGED_PORTS" not in tree.providers[0].traits
 
 
 # -- changes that affect the tree -----------------------------------------------------------------
@@ -272,14 +244,6 @@ def test_devices_that_placement_grants_are_available(foreign, quarantined, group
         assert inventory.total - inventory.reserved - claimed == len(free.intersection(mine))
 
 
-def test_a_physical_function_without_virtual_ones_is_one_device():
-    state = device_host(
-        record(list(nic())[:1]),
-        pci=policy(parse_specs([json.dumps(PF_IDS)]), report_in_placement=True),
-    )
-    assert child_inventories(state) == {"0000:20:00.0": {"CUSTOM_PCI_8086_1583": counts(1)}}
-
-
 # -- assigned resources ---------------------------------------------------------------------------
 
 TYPE = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2)
@@ -308,13 +272,6 @@ def test_each_device_that_provides_mdevs_is_a_child_provider():
     found = inventories(providing())
     assert found[VGPU] == found["pci_0000_88_00_0"] == {"VGPU": counts(2)}
     assert set(found) == {"", VGPU, "pci_0000_88_00_0"}
-
-
-def test_every_provider_says_that_nova_owns_it():
-    tree = build(providing(report_in_placement=True), disabled=False, hypervisor_up=True)
-    assert tree is not None
-    assert len(tree.providers) == 5
-    assert all("OWNER_NOVA" in each.traits for each in tree.providers)
 
 
 def test_traits_of_devices_that_are_not_true_are_those_of_this_agent_alone():
