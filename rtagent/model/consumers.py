@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import chain
 from typing import Protocol
 
@@ -263,3 +264,16 @@ def _device_suffix(device: Device | AssignedDevice) -> str:
     """Return the suffix of the provider on which a device is counted."""
     parent = device.parent_addr if device.dev_type in VF_TYPES else None
     return device_suffix(parent or device.address)
+
+
+class DeletionReason(StrEnum):
+    """How an instance has left the node for good. The RPC method's name contains the value."""
+
+    EVACUATED = "evacuated"
+    MIGRATED = "migrated"
+    SHELVE_OFFLOADED = "shelve_offloaded"
+
+    @property
+    def method(self) -> str:
+        """The RPC method."""
+        return f"delete_allocation_for_{self.value}_instance"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from rtagent.errors import ConsumerInUse, IllegalTransition, InvariantViolated
 from rtagent.model.claim import OUTGOING
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason
 from rtagent.model.migration import ENDED, SUCCEEDED
 from rtagent.model.node_state import NodeState
 

@@ -10,8 +10,8 @@ from rtagent.lifecycle import moves
 from rtagent.model.base import Uuid
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
+from rtagent.model.consumers import DeletionReason
 from rtagent.model.decision import Rule
-from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest, Flavor, Image
 from rtagent.rpc import replies

@@ -14,7 +14,7 @@ from rtagent.audit import Auditor, AuditSummary
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, RtAgentError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED

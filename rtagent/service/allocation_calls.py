@@ -22,8 +22,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.consumers import Parts
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason, Parts
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import AllocatedConsumer, quantities

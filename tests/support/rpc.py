@@ -18,7 +18,7 @@ from rtagent.conf.rpc import Rpc
 from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, PlacementError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.policy import PciPolicy, Policy

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import IllegalTransition
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason
 from rtagent.placement.deletions import unneeded_consumers
 from tests.support.agents import GUEST, LARGE, Agent, facts
 

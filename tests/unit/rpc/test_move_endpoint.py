@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import ClaimConflict, InvalidRequest, PlacementUnavailable
-from rtagent.model.deletion_reason import DeletionReason
+from rtagent.model.consumers import DeletionReason
 from tests.support.hosts import uid
 from tests.support.rpc import Agent, build, migration, operation
 
