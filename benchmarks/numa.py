@@ -15,7 +15,7 @@ from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host_cells import CellLimits, Host
 from rtagent.numa.requirements import NumaRequirements
-from rtagent.numa.search import Devices
+from rtagent.numa.search import RequestedDevices
 from tests.support.numa_hosts import HUGE, LARGE, cell, pinned, required, topology
 
 GIB = 1024
@@ -68,7 +68,7 @@ class Near:
 
 
 #: A guest, and what makes its devices.
-Question = tuple[NumaRequirements, Callable[[], Devices | None]]
+Question = tuple[NumaRequirements, Callable[[], RequestedDevices | None]]
 
 
 def measure(bench: Bench) -> Iterator[Figure]:

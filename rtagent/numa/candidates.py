@@ -17,7 +17,7 @@ from rtagent.numa.requirements import CellRequirements
 from rtagent.numa.thread_policies import POLICIES, CpuSelection
 
 
-class Candidate(Value, frozen=True, kw_only=True):
+class CellCandidate(Value, frozen=True, kw_only=True):
     """The resources that a guest cell would take from a host cell.
 
     :ivar pagesize: KiB; None: no explicit size.
@@ -34,7 +34,7 @@ class CandidateRow(Value, frozen=True, kw_only=True):
         does not fit the others.
     """
 
-    candidates: dict[int, Candidate]
+    candidates: dict[int, CellCandidate]
     reasons: dict[int, tuple[Reason, ...]]
 
 
@@ -55,14 +55,14 @@ def _row(
 ) -> CandidateRow:
     row = {cell.id: _candidate(required, cell, limits) for cell in cells}
     return CandidateRow(
-        candidates={cell: fit for cell, fit in row.items() if isinstance(fit, Candidate)},
-        reasons={cell: fit for cell, fit in row.items() if not isinstance(fit, Candidate)},
+        candidates={cell: fit for cell, fit in row.items() if isinstance(fit, CellCandidate)},
+        reasons={cell: fit for cell, fit in row.items() if not isinstance(fit, CellCandidate)},
     )
 
 
 def _candidate(
     required: CellRequirements, cell: CellCapacity, limits: CellLimits
-) -> Candidate | tuple[Reason, ...]:
+) -> CellCandidate | tuple[Reason, ...]:
     """Return the resources that a guest cell would take from a host cell, or every reason why it
     does not fit.
     """
@@ -74,7 +74,7 @@ def _candidate(
     if isinstance(cpus, Reason) or isinstance(size, Reason) or any(others):
         unmet = (cpus, size, *others)
         return tuple(reason for reason in unmet if isinstance(reason, Reason))
-    return Candidate(cpus=cpus, pagesize=size)
+    return CellCandidate(cpus=cpus, pagesize=size)
 
 
 def _dedicated_cpus(required: CellRequirements, cell: CellCapacity) -> CpuSelection | Reason:

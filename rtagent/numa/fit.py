@@ -15,16 +15,16 @@ from rtagent.model.base import Value
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.pages import format_request
-from rtagent.numa.candidates import Candidate, CandidateRow, candidate_matrix
+from rtagent.numa.candidates import CandidateRow, CellCandidate, candidate_matrix
 from rtagent.numa.cpu_policies import EMULATOR_ISOLATE, EMULATOR_SHARE, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, host_cells
-from rtagent.numa.requirements import GuestCell, NumaRequirements
+from rtagent.numa.requirements import DescribedCell, NumaRequirements
 from rtagent.numa.search import (
     STEPS,
-    Devices,
+    CellSearch,
     NearNetworks,
     Network,
-    Search,
+    RequestedDevices,
     deficient,
     networks_with_affinity,
 )
@@ -40,7 +40,7 @@ def fit(
     required: NumaRequirements,
     host: Host,
     limits: CellLimits,
-    devices: Devices | None = None,
+    devices: RequestedDevices | None = None,
     steps: int = STEPS,
 ) -> Fitted | Refused:
     """Fit a guest to a host. If it does not fit, the refusal has every reason.
@@ -57,7 +57,7 @@ def fit(
     matrix = candidate_matrix(required.by_cell(), cells, limits)
     networks = networks_with_affinity(required.networks, host.policy.networks) if cells else ()
     near = NearNetworks(networks, devices) if networks else devices
-    search = Search([list(row.candidates) for row in matrix], near, steps)
+    search = CellSearch([list(row.candidates) for row in matrix], near, steps)
     placement = search.placement()
     if placement is None:
         return refuse(no_placement(matrix, host, near, search, networks))
@@ -66,15 +66,15 @@ def fit(
 
 
 def _cells_to_try(
-    required: NumaRequirements, host: Host, devices: Devices | None
+    required: NumaRequirements, host: Host, devices: RequestedDevices | None
 ) -> Sequence[CellCapacity]:
     """Return the host's cells in the order in which to try them. Equal cells keep their order.
 
     A guest with as many cells as the host takes the cells in the host's order. Otherwise cells of a
-    low `Devices.weight` come first. Of these, cells with the most capacity left come first, so that
-    guests spread over the host; with ``packing_host_numa_cells_allocation_strategy`` cells with the
-    least, so that they fill up one by one. Capacity means CPUs (those free for pinning, or fewer
-    shared vCPUs in use), then MB.
+    low `RequestedDevices.weight` come first. Of these, cells with the most capacity left come
+    first, so that guests spread over the host; with the option
+    ``packing_host_numa_cells_allocation_strategy`` cells with the least, so that they fill up one
+    by one. Capacity means CPUs (those free for pinning, or fewer shared vCPUs in use), then MB.
     """
     cells = host_cells(host)
     if len(cells) == len(required.cells):
@@ -94,7 +94,7 @@ def assignment(
     required: NumaRequirements,
     host: Host,
     cells: Sequence[CellCapacity],
-    placement: Sequence[tuple[int, Candidate]],
+    placement: Sequence[tuple[int, CellCandidate]],
 ) -> Assignment:
     """Make an assignment of a placement.
 
@@ -120,7 +120,7 @@ def assignment(
     )
 
 
-def _cell(guest: GuestCell, cell: CellCapacity, candidate: Candidate) -> CellAssignment:
+def _cell(guest: DescribedCell, cell: CellCapacity, candidate: CellCandidate) -> CellAssignment:
     size = candidate.pagesize
     return CellAssignment(
         id=cell.id,
@@ -194,8 +194,8 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
 def no_placement(
     matrix: Sequence[CandidateRow],
     host: Host,
-    devices: Devices | None,
-    search: Search,
+    devices: RequestedDevices | None,
+    search: CellSearch,
     networks: Sequence[Network] = (),
 ) -> Iterator[Reason]:
     """Return why a search over this candidate matrix found no placement.
@@ -208,7 +208,7 @@ def no_placement(
         return
     if search.gave_up:
         yield _cells(ReasonCode.UNDECIDED, len(matrix), 0, host.name)
-    preferred = Search([list(row.candidates) for row in matrix]).placement()
+    preferred = CellSearch([list(row.candidates) for row in matrix]).placement()
     if devices is not None and preferred is not None:
         yield from devices.refusal(preferred)
         far = (network.cells for network in networks if network.cells.isdisjoint(preferred))

@@ -31,7 +31,7 @@ from rtagent.numa.properties import Properties, Property, conflict, overriding
 MAX_CELLS = 128
 
 
-class GuestCell(Value, frozen=True, kw_only=True):
+class DescribedCell(Value, frozen=True, kw_only=True):
     """One NUMA cell of a guest.
 
     :ivar cpuset: its shared vCPUs. :ivar pcpuset: its dedicated vCPUs. :ivar memory: MB.
@@ -51,7 +51,7 @@ class GuestCell(Value, frozen=True, kw_only=True):
 
 def guest_cells(
     properties: Properties, dedicated: frozenset[int], pagesize: PageRequest | None
-) -> tuple[GuestCell, ...]:
+) -> tuple[DescribedCell, ...]:
     """Divide the guest into cells.
 
     The guest has ``hw:numa_nodes`` cells (1 by default). They have equal sizes, unless
@@ -74,7 +74,9 @@ def guest_cells(
             *described,
         )
     return tuple(
-        GuestCell(cpuset=vcpus - dedicated, pcpuset=vcpus & dedicated, memory=mb, pagesize=pagesize)
+        DescribedCell(
+            cpuset=vcpus - dedicated, pcpuset=vcpus & dedicated, memory=mb, pagesize=pagesize
+        )
         for vcpus, mb in cells
     )
 
@@ -178,7 +180,7 @@ class NumaRequirements(Value, frozen=True, kw_only=True):
     :ivar networks: those that the guest is attached to.
     """
 
-    cells: tuple[GuestCell, ...] = ()
+    cells: tuple[DescribedCell, ...] = ()
     vcpus: int
     pcpus: int = 0
     cpu_policy: str = SHARED

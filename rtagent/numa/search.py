@@ -26,7 +26,7 @@ from rtagent.model.topology import Topology
 STEPS = 2000
 
 
-class Devices(Protocol):
+class RequestedDevices(Protocol):
     """The devices that one guest requests on one host, possibly none. Pure.
 
     They must be near enough to the guest's cells, so the placement of one guest cell restricts that
@@ -56,7 +56,7 @@ class Devices(Protocol):
         ...
 
 
-class Search:
+class CellSearch:
     """The search for the first placement, in the order of preference, that the devices accept.
 
     :param rows: the host cells that each guest cell fits, the preferred one first.
@@ -64,7 +64,10 @@ class Search:
     """
 
     def __init__(
-        self, rows: Sequence[Sequence[int]], devices: Devices | None = None, steps: int = STEPS
+        self,
+        rows: Sequence[Sequence[int]],
+        devices: RequestedDevices | None = None,
+        steps: int = STEPS,
     ) -> None:
         self._rows, self._devices, self._left = rows, devices, steps
         self._open = [frozenset[int]().union(*rows[place:]) for place in range(len(rows) + 1)]
@@ -193,12 +196,12 @@ def networks_with_affinity(metadata: NetworkMetadata, policy: NetworkPolicy) -> 
 
 
 class NearNetworks:
-    """The devices of a guest together with its networks. Implements `Devices`.
+    """The devices of a guest together with its networks. Implements `RequestedDevices`.
 
     :param networks: those with an affinity.
     """
 
-    def __init__(self, networks: Sequence[Network], devices: Devices | None) -> None:
+    def __init__(self, networks: Sequence[Network], devices: RequestedDevices | None) -> None:
         self._networks, self._devices = networks, devices
 
     def weight(self, cell: int) -> int:

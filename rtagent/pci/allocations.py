@@ -38,7 +38,7 @@ from rtagent.pci.device_users import (
 )
 from rtagent.pci.pools import (
     DeviceClass,
-    Pool,
+    DevicePool,
     class_places,
     device_classes,
     pool_of,
@@ -140,20 +140,20 @@ class DeviceAllocations:
             classes = self._made_anew(classes, related, owner_id, reusable)
         return tuple(each for each in classes if each.addresses)
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[DevicePool, ...]:
         """Return the pools of the devices that are available to new owners, in a stable order."""
         pools = (each for each in self._pools if each is not None)
         return tuple(sorted(pools, key=attrgetter("first_address")))
 
     @cached_property
-    def _pools(self) -> tuple[Pool | None, ...]:
+    def _pools(self) -> tuple[DevicePool | None, ...]:
         """The pool of each of `pool_places`, None where no device is available."""
         classes = self._available_to_new_owners
         return tuple(
             pool_of(classes[place] for place in places) for places in pool_places(self.devices)
         )
 
-    def _pools_after(self, before: DeviceAllocations) -> tuple[Pool | None, ...]:
+    def _pools_after(self, before: DeviceAllocations) -> tuple[DevicePool | None, ...]:
         """Return the pools, of which those stay whose classes are those of `before`."""
         had, have = before._available_to_new_owners, self._available_to_new_owners
         return tuple(

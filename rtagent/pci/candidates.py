@@ -86,7 +86,7 @@ NUMA_POLICIES: Final[Mapping[str, Callable[[int | None, GuestCells], int | None]
 }
 
 
-class Candidates(Value, frozen=True, kw_only=True):
+class DeviceCandidates(Value, frozen=True, kw_only=True):
     """The candidate devices of one request.
 
     :ivar available: the devices available to the owner, by class, in the order of preference.
@@ -146,11 +146,11 @@ def candidates(
     reusable: Mapping[str, str],
     shares: DeviceShares | None = None,
     order: DeviceOrder = "first",
-) -> tuple[Candidates, ...]:
+) -> tuple[DeviceCandidates, ...]:
     """Return the candidates of each request.
 
     :param reusable: the purposes of devices that the owner uses and may reuse, by address.
-    :param shares: see `Candidates`. :param order: of equal devices.
+    :param shares: see `DeviceCandidates`. :param order: of equal devices.
     """
     available = allocations.available(owner_id, reusable) if requests else ()
     if order == "last":
@@ -166,12 +166,12 @@ def _candidates(
     available: Iterable[DeviceClass],
     reusable: Mapping[str, str],
     shares: DeviceShares | None,
-) -> Candidates:
+) -> DeviceCandidates:
     examples, total = _suitable(allocations.devices)(request.alternatives)
     fitting = tuple(each for each in available if each.example.address in examples)
     if shares is not None:
         fitting = tuple(_accepted(fitting, request, shares))
-    return Candidates(
+    return DeviceCandidates(
         request=request,
         available=tuple(sorted(fitting, key=lambda each: _preference(each.example, allocations))),
         reusable={

@@ -27,7 +27,7 @@ class DeviceClass(Value, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
 
 
-class Pool(Value, frozen=True, kw_only=True):
+class DevicePool(Value, frozen=True, kw_only=True):
     """Available devices that a scheduler cannot distinguish.
 
     :ivar classes: of these devices.
@@ -116,13 +116,13 @@ def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
     )
 
 
-def pool_of(classes: Iterable[DeviceClass]) -> Pool | None:
+def pool_of(classes: Iterable[DeviceClass]) -> DevicePool | None:
     """Return the pool of the available devices of these classes; None if there are none."""
     available = tuple(each for each in classes if each.addresses)
     if not available:
         return None
     device, tags = available[0].example.device, available[0].example.tags
-    return Pool(
+    return DevicePool(
         vendor_id=device.vendor_id,
         product_id=device.product_id,
         numa_node=device.numa_node,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rtagent.errors import CpuPowerFailed
 from rtagent.ports import CpuPower
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 
 SYSFS = Path("/sys/devices/system/cpu")
 #: Seconds within which Linux switches a CPU. It takes some ten milliseconds, and a defect in a
@@ -65,7 +65,7 @@ class CpuFiles:
     def __init__(self, timeout: float) -> None:
         """:param timeout: seconds for each file."""
         self._timeout = timeout
-        self._workers = Workers(timeout)
+        self._workers = CallWorkers(timeout)
         self._under_way: set[int] = set()
 
     def write(self, files: Mapping[int, Path], wanted: str) -> None:

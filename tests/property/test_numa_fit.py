@@ -14,7 +14,7 @@ from rtagent.model.request import NetworkMetadata
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host_cells import CellLimits, Host
-from rtagent.numa.requirements import GuestCell, NumaRequirements
+from rtagent.numa.requirements import DescribedCell, NumaRequirements
 from tests.property.numa_oracle import placements_exist, verify
 from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
 
@@ -115,7 +115,7 @@ def guests(draw):
             "mixed": frozenset(cpu for cpu in vcpus if draw(st.booleans())),
         }[policy]
         cells.append(
-            GuestCell(
+            DescribedCell(
                 cpuset=frozenset(vcpus) - pcpuset,
                 pcpuset=pcpuset,
                 memory=draw(st.sampled_from([256, 256, 512, 512, 1024, 1025, 2048])),

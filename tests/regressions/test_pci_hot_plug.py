@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 from tests.support.node_devices import Libvirt, gpu, pci, pci_name
 
 
 def test_plugged_and_unplugged_devices_show_and_others_are_not_read_again():
     virt = Libvirt(*(pci(f"0000:{bus:02x}:00.0") for bus in range(210)))
-    session, nodes = Session(virt, ()), NodeDevices(Workers(5.0))
+    session, nodes = Session(virt, ()), NodeDevices(CallWorkers(5.0))
     nodes.look(session)
 
     del virt.nodes[pci_name("0000:07:00.0")]

@@ -14,7 +14,7 @@ from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
 from tests.support.node_devices import Libvirt, gone, gpu, net, pci, pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0
@@ -24,7 +24,7 @@ def test_interface_that_is_unplugged_while_it_is_read_is_absent():
     virt = Libvirt(pci(PF_0), net("p20", None, pci_name(PF_0)), gpu(GPU_0))
     virt.nodes["net_p20"].document = gone()
 
-    look = NodeDevices(Workers(5.0)).look(Session(virt, ()))
+    look = NodeDevices(CallWorkers(5.0)).look(Session(virt, ()))
 
     assert [(device.address, device.net_name) for device in look.devices] == [
         (GPU_0, None),

@@ -13,7 +13,7 @@ from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import DeviceFit
 from rtagent.pci.inventory import refresh
-from rtagent.pci.pools import Pool
+from rtagent.pci.pools import DevicePool
 from rtagent.pci.requests import DeviceRequest, device_requests
 from rtagent.pci.specs import parse_aliases, parse_specs
 
@@ -113,7 +113,7 @@ def device_fit(
 
 def pools_of(
     devices: Mapping[str, PciDevice], allocations: Iterable[DeviceAllocation] = ()
-) -> tuple[Pool, ...]:
+) -> tuple[DevicePool, ...]:
     """Return the pools of the available devices."""
     return DeviceAllocations(PciDevices(devices), allocations).pools()
 

@@ -9,8 +9,15 @@ import libvirt
 
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import Check, HostConnection, NotOfClaim, Refused, unchecked, uri_of
-from rtagent.virt.enactor.migration import Migration
+from rtagent.virt.enactor.hosts import (
+    Check,
+    HostConnection,
+    NotOfClaim,
+    OrderRefused,
+    unchecked,
+    uri_of,
+)
+from rtagent.virt.enactor.migration import LiveMigration
 from rtagent.virt.enactor.simulated import SimulatedHost
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.document import BadDocument
@@ -18,7 +25,7 @@ from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.simulate.world import SimulationError
 
 #: What means that a host refused.
-_REFUSALS = (libvirt.libvirtError, BadDocument, SimulationError, Refused)
+_REFUSALS = (libvirt.libvirtError, BadDocument, SimulationError, OrderRefused)
 
 
 class LibvirtEnactor:
@@ -95,9 +102,9 @@ class LibvirtEnactor:
                 _migrate_simulated(here, there, domain, claims, check)
             elif isinstance(here, LibvirtHost) and isinstance(there, LibvirtHost):
                 uri = uri_of(self._migration_uri, dest)
-                Migration(here, there, uri, self._migration_timeout).run(domain, claims, check)
+                LiveMigration(here, there, uri, self._migration_timeout).run(domain, claims, check)
             else:
-                raise Refused(f"{source} and {dest} are not both simulated")
+                raise OrderRefused(f"{source} and {dest} are not both simulated")
 
     def close(self) -> None:
         """Close the connections."""
@@ -124,7 +131,7 @@ def _migrate_simulated(
         dest.define(domain, check, ())
         dest.start(domain, check)
     elif dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
-        raise Refused("it runs neither at the source nor at the destination")
+        raise OrderRefused("it runs neither at the source nor at the destination")
     source.undefine(domain.uuid, claims, check)
 
 

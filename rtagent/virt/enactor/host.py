@@ -11,7 +11,7 @@ import libvirt
 
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import NAMESPACE, domain_document, mdev_uuids
-from rtagent.virt.enactor.hosts import Check, HostConnection, Refused, check_claim
+from rtagent.virt.enactor.hosts import Check, HostConnection, OrderRefused, check_claim
 from rtagent.virt.libvirt.document import parse, received, text
 
 #: Seconds between two looks at a guest that shuts down.
@@ -170,7 +170,7 @@ def _start(
 ) -> None:
     domain = own(virt, server_uuid, claims)
     if domain is None:
-        raise Refused("it is not defined")
+        raise OrderRefused("it is not defined")
     check()
     # An earlier call, whose answer was lost, may have started it.
     with _unless(domain.isActive):

@@ -12,7 +12,7 @@ import libvirt
 from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.libvirt.connection import KEEPALIVE, Session, broken, close_aside, optional
 from rtagent.virt.libvirt.events import run_event_loop
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ def unchecked() -> None:
     """Allow every call."""
 
 
-class Refused(Exception):
+class OrderRefused(Exception):
     """An order for a guest is refused here, and not by libvirt. The message says why."""
 
 
-class NotOfClaim(Refused):
+class NotOfClaim(OrderRefused):
     """The domain is of another claim than the order, or of none."""
 
 
@@ -68,7 +68,7 @@ class HostConnection:
 
     def __init__(self, uri: str, call_timeout: float) -> None:
         self.uri = uri
-        self._workers = Workers(call_timeout)
+        self._workers = CallWorkers(call_timeout)
         self._lock = threading.Lock()
         self._session: Session | None = None
 

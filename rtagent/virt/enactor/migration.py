@@ -15,7 +15,7 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain
 from rtagent.virt.enactor.document import claimed
 from rtagent.virt.enactor.host import LibvirtHost, lookup, own
-from rtagent.virt.enactor.hosts import Check, Refused
+from rtagent.virt.enactor.hosts import Check, OrderRefused
 from rtagent.virt.libvirt.document import parse, received
 
 #: Seconds between two looks at a migration that an earlier call has begun.
@@ -31,7 +31,7 @@ _FLAGS = (
 )
 
 
-class Migration:
+class LiveMigration:
     """One live migration from a host to another.
 
     :param dest_uri: the destination, as the source's libvirt reaches it.
@@ -62,13 +62,13 @@ class Migration:
             try:
                 self._dest.create_mdevs(domain.node_devices, check)
                 self._migrate(domain, claims, check)
-            except (libvirt.libvirtError, Refused):
+            except (libvirt.libvirtError, OrderRefused):
                 if not self._has_arrived(domain.uuid):
                     self._remove_mdevs(domain, check)
                     raise
         elif self._dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
             self._remove_mdevs(domain, check)  # of an earlier call
-            raise Refused(f"it is {state} at the source, and does not run at the destination")
+            raise OrderRefused(f"it is {state} at the source, and does not run at the destination")
         if self._source.state(domain.uuid) == "stopped":
             self._source.undefine(domain.uuid, claims, check)
 
@@ -94,7 +94,7 @@ class Migration:
         def migrate(virt: libvirt.virConnect) -> None:
             found = own(virt, domain.uuid, claims)
             if found is None:
-                raise Refused("it is not at the source any more")
+                raise OrderRefused("it is not at the source any more")
             check()
             found.migrateToURI3(self._dest_uri, parameters, _FLAGS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
-from rtagent.virt.enactor.hosts import Check, Refused, check_claim
+from rtagent.virt.enactor.hosts import Check, OrderRefused, check_claim
 from rtagent.virt.libvirt.document import parse, text
 from rtagent.virt.simulate.file import edit, read
 from rtagent.virt.simulate.world import World
@@ -47,7 +47,7 @@ class SimulatedHost:
 
         def change(world: World, document: str | None) -> None:
             if document is None:
-                raise Refused("it is not defined")
+                raise OrderRefused("it is not defined")
             _add_devices(world, domain)
             world.set_active(domain.uuid, True)
 

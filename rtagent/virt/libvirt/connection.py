@@ -22,7 +22,7 @@ from rtagent.virt.libvirt.events import (
     subscribe_devices,
 )
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
-from rtagent.virt.libvirt.workers import LateCall, Workers
+from rtagent.virt.libvirt.workers import CallWorkers, LateCall
 
 #: Interval of keep-alive messages (seconds) and how many may stay unanswered: a frozen daemon is
 #: noticed, and calls that hang in it return, within three intervals.
@@ -98,7 +98,7 @@ _CLOSED = {
 }
 
 
-class Connection:
+class LibvirtConnection:
     """Opens a `Session` and replaces it after a loss.
 
     :param lost: called once for each session that was lost, with the cause of the targeted audit,
@@ -110,7 +110,7 @@ class Connection:
     def __init__(
         self,
         uri: str,
-        workers: Workers,
+        workers: CallWorkers,
         reporter: Reporter,
         lost: Callable[[str], None],
         domain: Changed | None = None,
@@ -231,7 +231,7 @@ def library_version() -> str:
     return f"{major}.{rest // 1000}.{rest % 1000}"
 
 
-def close_aside(session: Session, workers: Workers) -> None:
+def close_aside(session: Session, workers: CallWorkers) -> None:
     """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
     event thread.
 

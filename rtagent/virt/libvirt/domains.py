@@ -20,7 +20,7 @@ from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
-from rtagent.virt.libvirt.workers import BoundedCalls, LateCall, Workers
+from rtagent.virt.libvirt.workers import BoundedCalls, CallWorkers, LateCall
 
 #: Number of observations in which every domain is read again, a part of the domains at each one,
 #: because some changes emit no event.
@@ -60,14 +60,14 @@ class _Listed:
         return bool(self.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF)
 
 
-class _Read(Value, frozen=True):
+class _ReadDocument(Value, frozen=True):
     """What a document says. :ivar digest: of the document."""
 
     facts: DomainFacts
     digest: bytes
 
 
-_NEVER_READ = _Read(UNREADABLE, b"")
+_NEVER_READ = _ReadDocument(UNREADABLE, b"")
 
 
 class _Known:
@@ -79,7 +79,7 @@ class _Known:
 
     __slots__ = ("changed", "domain", "failure", "growth", "read", "shown", "turn")
 
-    def __init__(self, read: _Read, turn: int) -> None:
+    def __init__(self, read: _ReadDocument, turn: int) -> None:
         self.read, self.turn = read, turn
         self.changed, self.failure = False, ""
         self.growth = 0
@@ -97,7 +97,7 @@ class Domains:
     `mark` may be called on any thread, `look` on one at a time.
     """
 
-    def __init__(self, workers: Workers, storage: Storage) -> None:
+    def __init__(self, workers: CallWorkers, storage: Storage) -> None:
         self._workers, self._storage = workers, storage
         self._known: dict[str, _Known] = {}
         self._session: Session | None = None
@@ -213,21 +213,21 @@ class Domains:
         ]
 
     def _read(self, session: Session, outdated: Sequence[_Listed]) -> None:
-        def read(each: _Listed) -> _Read | Problem | None:
+        def read(each: _Listed) -> _ReadDocument | Problem | None:
             known = self._known.get(each.uuid)
             return _read(session, each, self.documents, None if known is None else known.read)
 
         for uuid, result in self._reading.each(read, {each.uuid: each for each in outdated}):
             if result is None:
                 self._known.pop(uuid, None)
-            elif isinstance(result, _Read):
+            elif isinstance(result, _ReadDocument):
                 self._remember(uuid, result)
             elif uuid in self._known:
                 self._known[uuid].failure = result.message
             else:
                 self._remember(uuid, _NEVER_READ).failure = result.message
 
-    def _remember(self, uuid: str, read: _Read) -> _Known:
+    def _remember(self, uuid: str, read: _ReadDocument) -> _Known:
         known = self._known.get(uuid)
         if known is None:
             known = self._known[uuid] = _Known(read, self._given % ROUND)
@@ -312,8 +312,8 @@ class Domains:
 
 
 def _read(
-    session: Session, each: _Listed, documents: ReadDocuments, before: _Read | None
-) -> _Read | Problem | None:
+    session: Session, each: _Listed, documents: ReadDocuments, before: _ReadDocument | None
+) -> _ReadDocument | Problem | None:
     """Read, keep and parse the document; None when the domain has gone since the listing.
 
     :param before: what it said when it was read last. Most documents are still the same.
@@ -325,7 +325,7 @@ def _read(
         if before is not None and before.digest == digest and documents.confirm(each.uuid):
             return before
         documents.keep(each.uuid, document)
-        return _Read(parse_domain(document), digest)
+        return _ReadDocument(parse_domain(document), digest)
     except BadDocument as error:
         return Problem(item=f"domain {each.uuid}", message=str(error))
     except libvirt.libvirtError as error:

@@ -41,7 +41,7 @@ _MEMINFO = Path("/proc/meminfo")
 _HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
 
 
-class Host(Value, frozen=True, kw_only=True):
+class HostRead(Value, frozen=True, kw_only=True):
     """The result of one read of the host.
 
     :ivar topology: without ``disk_mb``, which libvirt does not know.
@@ -62,7 +62,7 @@ def check(session: Session) -> tuple[object, ...]:
     return (*session.virt.getInfo(), *session.virt.getCPUMap()[1])
 
 
-def read_host(session: Session, file: Path | None) -> Host:
+def read_host(session: Session, file: Path | None) -> HostRead:
     """Read the whole host.
 
     :param file: the host file of a simulated host.
@@ -79,7 +79,7 @@ def read_host(session: Session, file: Path | None) -> Host:
     # The test driver reports other cells than those of its host file.
     has_cells = document is not None or not simulated
     cells = parse_cells(described, online, odd.append) if has_cells else ()
-    return Host(
+    return HostRead(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
             host_uuid="" if simulated else capabilities.host_uuid,

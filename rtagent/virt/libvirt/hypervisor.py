@@ -15,16 +15,16 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
-from rtagent.virt.libvirt.connection import REOPEN, Connection, Session, broken, optional
+from rtagent.virt.libvirt.connection import REOPEN, LibvirtConnection, Session, broken, optional
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.guest_layout import parse_layout
-from rtagent.virt.libvirt.host import Host, check, read_host
+from rtagent.virt.libvirt.host import HostRead, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Namespaces, Probe, Storage, probe
-from rtagent.virt.libvirt.workers import LateCall, Workers
+from rtagent.virt.libvirt.workers import CallWorkers, LateCall
 
 
 def _ignore_event(word: str) -> None:
@@ -52,26 +52,26 @@ class LibvirtHypervisor:
         probe: Probe = probe,
         pmem: PersistentMemory | None = None,
     ) -> None:
-        self._workers = Workers(call_timeout)
+        self._workers = CallWorkers(call_timeout)
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
         self._namespaces = Namespaces(pmem)
-        self._connection = Connection(
+        self._connection = LibvirtConnection(
             uri, self._workers, reporter or NullReporter(), self._on_lost, self._on_domain
         )
         # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
         # virtqemud), which never connects to it again on behalf of the same connection. So they
         # have a connection of their own, whose loss concerns them alone, and threads of their own.
-        self._device_workers = Workers(call_timeout)
+        self._device_workers = CallWorkers(call_timeout)
         self._devices = NodeDevices(self._device_workers)
-        self._device_connection = Connection(
+        self._device_connection = LibvirtConnection(
             uri, self._device_workers, NullReporter(), _ignore_event
         )
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
-        self._hosts = LateCall[Host](call_timeout, REOPEN)
+        self._hosts = LateCall[HostRead](call_timeout, REOPEN)
         self._reading: Session | None = None
-        self._host: tuple[Session, Host] | None = None
+        self._host: tuple[Session, HostRead] | None = None
         self._host_is_due, self._observations = True, 0
         self._disk_mb: int | None = None
 
@@ -139,7 +139,7 @@ class LibvirtHypervisor:
         self._connection.close()
         self._device_connection.close()
 
-    def _read_host(self, session: Session) -> Host:
+    def _read_host(self, session: Session) -> HostRead:
         """Read the host once per session, again when its cheap values differ, and at every
         `ROUND`th observation, because huge pages, for instance, are not among these values.
 
@@ -162,7 +162,7 @@ class LibvirtHypervisor:
         self._host, self._host_is_due = (session, host), False
         return host
 
-    def _try_host(self, session: Session, problems: list[Problem]) -> Host | None:
+    def _try_host(self, session: Session, problems: list[Problem]) -> HostRead | None:
         try:
             host = self._read_host(session)
             problems += [Problem(item="host cells", message=message) for message in host.odd]
@@ -207,7 +207,7 @@ class LibvirtHypervisor:
         self._disk_mb = size.total // BYTES_IN_MIB
         return size
 
-    def _topology(self, host: Host | None) -> Topology | None:
+    def _topology(self, host: HostRead | None) -> Topology | None:
         """Add the last disk size that was read, so that a hanging file system does not
         make it 0.
         """
@@ -242,7 +242,7 @@ class LibvirtHypervisor:
 
 
 def read_guest(
-    session: Session, workers: Workers, uuid: str, host: HostFacts
+    session: Session, workers: CallWorkers, uuid: str, host: HostFacts
 ) -> GuestLayout | None:
     """Return the layout of a domain; None: there is no such domain.
 

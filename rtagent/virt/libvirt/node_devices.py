@@ -25,7 +25,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     parse_node_device,
     root_ports,
 )
-from rtagent.virt.libvirt.workers import BoundedCalls, Workers
+from rtagent.virt.libvirt.workers import BoundedCalls, CallWorkers
 
 WHAT = "node devices"
 
@@ -80,7 +80,7 @@ class NodeDevices:
         None: the interface is not that of a PCI device.
     """
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: CallWorkers) -> None:
         self._workers = workers
         self._session: Session | None = None
         self._lock = threading.Lock()

@@ -1,6 +1,8 @@
 """Threads for calls that may hang, so that a hanging call fails one item and does not block the
-caller: `Workers` for batches of calls, `BoundedCalls` for the same call of many items, `LateCall`
-for a call whose late result is used.
+caller.
+
+`CallWorkers` run batches of calls, `BoundedCalls` make the same call for many items, and the late
+result of a `LateCall` is used.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Workers:
+class CallWorkers:
     """Runs each batch of calls in a thread and abandons a thread that hangs.
 
     A call in C cannot be interrupted. Its thread stays until the call returns, and is counted until
@@ -234,7 +236,7 @@ class BoundedCalls:
     :param what: the type of item, as a `Problem` names it (``domain``).
     """
 
-    def __init__(self, ping: Callable[[], object], workers: Workers, what: str) -> None:
+    def __init__(self, ping: Callable[[], object], workers: CallWorkers, what: str) -> None:
         self._ping, self._workers, self._what = ping, workers, what
         self._under_way: set[str] = set()
 

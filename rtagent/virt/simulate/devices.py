@@ -36,7 +36,7 @@ _FIRST_VF = 0x10
 COMPUTER = "computer"
 
 
-class Function(Value, frozen=True, kw_only=True):
+class PciFunction(Value, frozen=True, kw_only=True):
     """One function of a device.
 
     :ivar group: the IOMMU group. :ivar peers: its functions.
@@ -79,28 +79,28 @@ def device_documents(machine: Machine) -> Iterator[etree._Element]:
             yield _net(function)
 
 
-def _functions(machine: Machine) -> Iterator[Function]:
+def _functions(machine: Machine) -> Iterator[PciFunction]:
     for number, group in enumerate(_iommu_groups(machine)):
         peers = tuple(function.address for function in group)
         yield from (replace(function, group=number, peers=peers) for function in group)
 
 
-def _iommu_groups(machine: Machine) -> Iterator[list[Function]]:
+def _iommu_groups(machine: Machine) -> Iterator[list[PciFunction]]:
     """Yield the functions of each IOMMU group."""
     for cell, bus in _places(machine, machine.gpus, _GPU_BUS):
         yield [
-            Function(address=_address(cell, bus, offset), make=make, cell=cell)
+            PciFunction(address=_address(cell, bus, offset), make=make, cell=cell)
             for offset, make in enumerate((GPU, GPU_SOUND))
         ]
     for cell, bus in _places(machine, machine.shared_gpus, _SHARED_GPU_BUS):
-        yield [Function(address=_address(cell, bus), make=SHARED_GPU, cell=cell)]
+        yield [PciFunction(address=_address(cell, bus), make=SHARED_GPU, cell=cell)]
     for cell, bus in _places(machine, machine.nics, _NIC_BUS, buses=2):
         pf, most = _address(cell, bus), max(machine.vfs, 1)
         vfs = tuple(_address(cell, bus, _FIRST_VF + number) for number in range(machine.vfs))
-        yield [Function(address=pf, make=NIC, cell=cell, vfs=vfs, max_vfs=most)]
-        yield from ([Function(address=vf, make=NIC_VF, cell=cell, pf=pf)] for vf in vfs)
+        yield [PciFunction(address=pf, make=NIC, cell=cell, vfs=vfs, max_vfs=most)]
+        yield from ([PciFunction(address=vf, make=NIC_VF, cell=cell, pf=pf)] for vf in vfs)
     for cell, bus in _places(machine, machine.nvmes, _NVME_BUS):
-        yield [Function(address=_address(cell, bus), make=NVME, cell=cell)]
+        yield [PciFunction(address=_address(cell, bus), make=NVME, cell=cell)]
 
 
 def _places(machine: Machine, number: int, first: int, buses: int = 1) -> Iterator[tuple[int, int]]:
@@ -132,7 +132,7 @@ def _port(address: Address, cell: int) -> etree._Element:
     return E.device(E.name(_name(address)), E.parent(COMPUTER), capability)
 
 
-def _pci(function: Function) -> etree._Element:
+def _pci(function: PciFunction) -> etree._Element:
     capability = _capability(function.address, function.make)
     if function.pf is not None:
         capability.append(E.capability(_element(function.pf), type="phys_function"))
@@ -170,7 +170,7 @@ def _mdev_types() -> etree._Element:
     return E.capability(type_, type="mdev_types")
 
 
-def _net(function: Function) -> etree._Element:
+def _net(function: PciFunction) -> etree._Element:
     domain, bus, slot, last = (int(digits, 16) for digits in function.address)
     interface = f"enp{bus}s{slot}" if not domain else f"enP{domain}p{bus}s{slot}"
     mac = f"52:54:{domain:02x}:{bus:02x}:{slot:02x}:{last:02x}"

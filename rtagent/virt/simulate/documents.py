@@ -16,7 +16,7 @@ from rtagent.virt.libvirt.hostfile import (
     NAMESPACES_INSTRUCTION,
 )
 from rtagent.virt.simulate.devices import device_documents
-from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
+from rtagent.virt.simulate.machine import SMALLEST_PAGE, HardwareThread, Machine
 
 _NEAR, _FAR = "10", "21"  # distances that firmware commonly reports
 
@@ -134,7 +134,7 @@ def _pools(machine: Machine) -> dict[int, int]:
     return {SMALLEST_PAGE: rest, **dict(sorted(larger.items()))}
 
 
-def _thread(cpu: Cpu) -> etree._Element:
+def _thread(cpu: HardwareThread) -> etree._Element:
     return E.cpu(
         id=str(cpu.id),
         socket_id=str(cpu.socket),

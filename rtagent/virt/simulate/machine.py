@@ -29,7 +29,7 @@ LIMITS = {
 MAX_MEMORY_MB = 2**40
 
 
-class Cpu(Value, frozen=True, kw_only=True):
+class HardwareThread(Value, frozen=True, kw_only=True):
     """One hardware thread. :ivar siblings: ids of all threads of its core, including itself."""
 
     id: int
@@ -89,12 +89,12 @@ class Machine(Value, frozen=True, kw_only=True):
         return sum(size * count for size, count in self.pages.items())
 
     @property
-    def cpus(self) -> Iterator[Cpu]:
+    def cpus(self) -> Iterator[HardwareThread]:
         """All threads by id: the first threads of all cores precede the second ones."""
         total = self.sockets * self.cores
         for thread in range(self.threads):
             for number in range(total):
-                yield Cpu(
+                yield HardwareThread(
                     id=thread * total + number,
                     cell=number * self.numa_cells // total,
                     socket=number // self.cores,

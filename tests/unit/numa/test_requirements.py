@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import FlavorImageConflict, PropertyConflict
-from rtagent.numa.requirements import GuestCell, numa_requirements
+from rtagent.numa.requirements import DescribedCell, numa_requirements
 from tests.support.numa_hosts import pinned, required
 
 
@@ -221,8 +221,8 @@ CELLS = {
 
 def test_cells_are_of_equal_size_by_default():
     assert derived({"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}).cells == (
-        GuestCell(cpuset=frozenset(), pcpuset=frozenset({0, 1}), memory=2048),
-        GuestCell(cpuset=frozenset(), pcpuset=frozenset({2, 3}), memory=2048),
+        DescribedCell(cpuset=frozenset(), pcpuset=frozenset({0, 1}), memory=2048),
+        DescribedCell(cpuset=frozenset(), pcpuset=frozenset({2, 3}), memory=2048),
     )
 
 
@@ -232,8 +232,8 @@ def test_flavor_or_image_describes_each_cell(side):
     nodes = {"hw:numa_nodes": "2", "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-2"}
     guest = derived({**nodes, **CELLS}) if side == "flavor" else derived(nodes, image)
     assert guest.cells == (
-        GuestCell(cpuset=frozenset({0}), pcpuset=frozenset({1, 2}), memory=3072),
-        GuestCell(cpuset=frozenset({3}), pcpuset=frozenset(), memory=1024),
+        DescribedCell(cpuset=frozenset({0}), pcpuset=frozenset({1, 2}), memory=3072),
+        DescribedCell(cpuset=frozenset({3}), pcpuset=frozenset(), memory=1024),
     )
 
 

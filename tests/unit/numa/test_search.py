@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rtagent.errors import ConfigError
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import NetworkMetadata
-from rtagent.numa.search import Search, check_networks, deficient
+from rtagent.numa.search import CellSearch, check_networks, deficient
 from tests.support.numa_hosts import (
     THREE_CELLS,
     TWO_CELLS,
@@ -50,37 +50,37 @@ class NeedingAll(Accepting):
 def test_search_without_devices_never_backtracks():
     """Each guest cell prefers the only host cell that the next one fits."""
     rows = [[1, 0], [2, 1], [3, 2], [4, 3], [4]]
-    search = Search(rows, steps=len(rows) + 1)
+    search = CellSearch(rows, steps=len(rows) + 1)
     assert search.placement() == (0, 1, 2, 3, 4)
     assert not search.gave_up
 
 
 @pytest.mark.parametrize("accepted", list(itertools.permutations(range(4), 3)))
 def test_every_order_of_the_cells_is_tried(accepted):
-    assert Search([[0, 1, 2, 3]] * 3, Accepting(accepted)).placement() == accepted
+    assert CellSearch([[0, 1, 2, 3]] * 3, Accepting(accepted)).placement() == accepted
 
 
 def test_first_accepted_placement_is_returned():
-    assert Search([[0, 1, 2]] * 2, Accepting((2, 1), (1, 2))).placement() == (1, 2)
+    assert CellSearch([[0, 1, 2]] * 2, Accepting((2, 1), (1, 2))).placement() == (1, 2)
 
 
 def test_set_of_cells_that_failed_is_not_tried_in_another_order():
     """The last two guest cells fit two of the three host cells that the devices need, whatever the
     order of the first four: 24 orders of one set."""
     rows = [[1, 2, 3, 6]] * 4 + [[4, 0], [5, 0]]
-    search = Search(rows, NeedingAll(0, 4, 5), steps=30)
+    search = CellSearch(rows, NeedingAll(0, 4, 5), steps=30)
     assert (search.placement(), search.gave_up) == (None, False)
 
 
 def test_cells_that_no_guest_cell_fits_end_the_search_at_once():
-    search = Search([[0, 1, 2, 3]] * 3, NeedingAll(7), steps=1)
+    search = CellSearch([[0, 1, 2, 3]] * 3, NeedingAll(7), steps=1)
     assert (search.placement(), search.gave_up) == (None, False)
 
 
 def test_search_gives_up_after_so_many_steps():
-    search = Search([[0, 1, 2]] * 2, Accepting(), steps=9)
+    search = CellSearch([[0, 1, 2]] * 2, Accepting(), steps=9)
     assert (search.placement(), search.gave_up) == (None, True)
-    search = Search([[0, 1, 2]] * 2, Accepting(), steps=10)
+    search = CellSearch([[0, 1, 2]] * 2, Accepting(), steps=10)
     assert (search.placement(), search.gave_up) == (None, False)
 
 

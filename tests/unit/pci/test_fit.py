@@ -14,7 +14,7 @@ from rtagent.model.usage import NUMA_NOTHING
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host_cells import CellLimits, Host
 from rtagent.numa.requirements import numa_requirements
-from rtagent.numa.search import Devices
+from rtagent.numa.search import RequestedDevices
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.fit import DeviceFit, addresses_by_purpose
 from rtagent.pci.requests import device_requests
@@ -225,7 +225,7 @@ GPUS = record([gpu(GPU_0, 0), gpu(GPU_1, 1)])
 def fit_guest(aliases, allocations=(), policy="required", **extra_specs):
     specs = flavor(aliases, **{"hw:numa_nodes": "1", **extra_specs}).extra_specs
     guest = Flavor(vcpus=2, memory_mb=64, extra_specs=specs)
-    devices: Devices = DeviceFit(
+    devices: RequestedDevices = DeviceFit(
         device_requests(guest, (), ALIASES, policy),
         DeviceAllocations(PciDevices(GPUS), allocations),
         "me",

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import Refused, unchecked
-from rtagent.virt.enactor.migration import Migration
+from rtagent.virt.enactor.hosts import OrderRefused, unchecked
+from rtagent.virt.enactor.migration import LiveMigration
 from rtagent.virt.libvirt.document import parse
 from tests.support.guests import VGPU, guest_domain
 
@@ -83,7 +83,7 @@ def test_refused_migration_leaves_no_mediated_device_at_the_destination(most):
     source, dest = Virt(domain), Virt(mdevs=["mdev_of_another_guest"], most=most)
     here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
     with pytest.raises(libvirt.libvirtError):
-        Migration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
+        LiveMigration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
     assert dest.mdevs == ["mdev_of_another_guest"]
 
 
@@ -92,6 +92,6 @@ def test_repeated_migration_of_a_guest_that_runs_no_more_leaves_none_either():
     source, dest = Virt(), Virt(mdevs=["mdev_of_another_guest"])
     here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
     there.create_mdevs(domain.node_devices, unchecked)  # by an earlier call, which was killed
-    with pytest.raises(Refused):
-        Migration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
+    with pytest.raises(OrderRefused):
+        LiveMigration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
     assert dest.mdevs == ["mdev_of_another_guest"]

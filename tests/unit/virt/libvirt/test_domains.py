@@ -12,7 +12,7 @@ from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.storage import Storage
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 from rtagent.virt.simulate import domain_xml
 
 RUNNING, SHUT_OFF = {"state.state": 1}, {"state.state": 5}
@@ -81,13 +81,13 @@ def release():
 
 @pytest.fixture
 def domains():
-    return Domains(Workers(timeout=60.0), Storage("/instances", 60.0))
+    return Domains(CallWorkers(timeout=60.0), Storage("/instances", 60.0))
 
 
 @pytest.fixture
 def impatient():
     """What does not hang must answer within this, on a machine that is busy."""
-    return Domains(Workers(timeout=4.0), Storage("/instances", 4.0))
+    return Domains(CallWorkers(timeout=4.0), Storage("/instances", 4.0))
 
 
 def no_domain():

@@ -9,7 +9,7 @@ from rtagent.model.device import SRIOV_PF, SRIOV_VF, VDPA, Mdev
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.events import DEVICE_EVENTS, subscribe_devices
 from rtagent.virt.libvirt.node_devices import NodeDevices
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.workers import CallWorkers
 from tests.support.hosts import uid
 from tests.support.node_devices import (
     Libvirt,
@@ -38,13 +38,13 @@ def release():
 
 @pytest.fixture
 def nodes():
-    return NodeDevices(Workers(timeout=60.0))
+    return NodeDevices(CallWorkers(timeout=60.0))
 
 
 @pytest.fixture
 def impatient():
     """What does not hang must answer within this, on a machine that is busy."""
-    return NodeDevices(Workers(timeout=4.0))
+    return NodeDevices(CallWorkers(timeout=4.0))
 
 
 def addresses(look):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rtagent.virt.libvirt.workers import LateCall, Workers
+from rtagent.virt.libvirt.workers import CallWorkers, LateCall
 from tests.support.interpreter import no_threads
 
 SOON = 0.25  # seconds: short for what hangs until it is released
@@ -26,17 +26,17 @@ def release():
 
 def test_results_are_in_order_and_each_batch_has_one_thread():
     here = threading.get_ident()
-    threads = Workers(LONG).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
+    threads = CallWorkers(LONG).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
     assert [item for item, _ in threads] == [3, 1, 2]
     assert len({thread for _, thread in threads} - {here}) == 1
 
 
 def test_no_items_need_no_thread():
-    assert Workers(LONG, limit=0).each(lambda item: item, [], never) == []
+    assert CallWorkers(LONG, limit=0).each(lambda item: item, [], never) == []
 
 
 def test_a_hanging_call_affects_only_its_item(release):
-    workers = Workers(4.0)  # the others must return in time, on a machine that is busy
+    workers = CallWorkers(4.0)  # the others must return in time, on a machine that is busy
 
     def call(item):
         return release.wait() if item == "stuck" else f"did {item}"
@@ -53,11 +53,11 @@ def test_a_hanging_call_affects_only_its_item(release):
 
 def test_a_single_call_that_hangs_is_an_error(release):
     with pytest.raises(TimeoutError, match=r"within 0\.25 s"):
-        Workers(SOON).call(release.wait)
+        CallWorkers(SOON).call(release.wait)
 
 
 def test_a_thread_that_returns_late_is_no_longer_stuck(release):
-    workers = Workers(SOON)
+    workers = CallWorkers(SOON)
     returned = threading.Event()
 
     def call():
@@ -73,7 +73,7 @@ def test_a_thread_that_returns_late_is_no_longer_stuck(release):
 
 
 def test_settled_once_no_call_hangs(release):
-    workers = Workers(SOON)
+    workers = CallWorkers(SOON)
     assert workers.settle(SOON)
     with pytest.raises(TimeoutError):
         workers.call(release.wait)
@@ -83,7 +83,7 @@ def test_settled_once_no_call_hangs(release):
 
 
 def test_no_call_is_made_beyond_the_limit(release):
-    workers = Workers(SOON, limit=1)
+    workers = CallWorkers(SOON, limit=1)
     with pytest.raises(TimeoutError):
         workers.call(release.wait)
     attempts = []
@@ -102,7 +102,7 @@ def test_an_error_is_raised_to_the_caller_and_ends_the_batch():
         return 1 // item
 
     with pytest.raises(ZeroDivisionError):
-        Workers(LONG).each(call, [1, 0, 2], never)
+        CallWorkers(LONG).each(call, [1, 0, 2], never)
     assert seen == [1, 0]
 
 
@@ -111,7 +111,7 @@ def test_an_error_about_a_hung_call_ends_the_batch(release):
         raise LookupError(item)
 
     with pytest.raises(LookupError):
-        Workers(SOON).each(lambda item: release.wait(), ["a", "b"], hung)
+        CallWorkers(SOON).each(lambda item: release.wait(), ["a", "b"], hung)
 
 
 class Slow:
