@@ -1,9 +1,9 @@
 """Guests with encrypted memory on a host that supports AMD SEV."""
 
-import dataclasses
 import uuid
 
 import pytest
+from msgspec.structs import replace
 from oslo_context.context import RequestContext
 
 from rtagent.errors import ComputeResourcesUnavailable
@@ -40,7 +40,7 @@ def test_contexts_are_claimed_used_and_refused(daemon, agent):
     assert "<policy>0x0033</policy>" in claim["guest"] and "<locked/>" in claim["guest"]
 
     owner, foreign = claim["owner_id"], str(uuid.uuid4())
-    other = dataclasses.replace(granted(1, 64), mem_encryption=MemEncryption(model=AMD_SEV))
+    other = replace(granted(1, 64), mem_encryption=MemEncryption(model=AMD_SEV))
     with edit(daemon.host_file) as world:
         world.add_domain(guest(domain_xml(owner, vcpus=1, memory_mb=64), claim))
         world.add_domain(apply(domain_xml(foreign, vcpus=1, memory_mb=64), other))
