@@ -264,3 +264,12 @@ def test_devices_are_added_to_a_document_without_any():
     assert bare.find("devices") is None
     put_devices(bare, device_elements([GPU]))
     assert given_devices(bare).addresses == {GPU_0}
+
+
+def test_an_invalid_address_is_named():
+    odd = etree.fromstring(
+        "<hostdev mode='subsystem' type='pci'><source>"
+        "<address domain='0x0000' bus='0x100' slot='0x00' function='0x0'/></source></hostdev>"
+    )
+    with pytest.raises(BadDocument, match="address of a device: bus"):
+        given_devices(domain(odd))
