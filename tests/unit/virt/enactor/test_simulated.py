@@ -3,11 +3,9 @@
 import contextlib
 import fcntl
 import os
-import threading
 
 import libvirt
 import pytest
-from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationTaken
@@ -159,14 +157,6 @@ def test_an_order_is_checked_while_nobody_else_can_change_the_host(enactor, host
     assert signature(hosts / "a.xml") == before
 
 
-def test_domain_has_what_the_claim_assigns(enactor, hosts):
-    domain = guest_domain(2, 3)
-    enactor.define("a", domain)
-    with virsh(hosts, "a") as connection:
-        root = etree.fromstring(connection.lookupByUUIDString(domain.uuid).XMLDesc())
-    assert [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")] == ["2", "3"]
-
-
 def test_live_migration_and_its_repetition(enactor, hosts):
     domain, there = (guest_domain(cpu, owner=uid(7)) for cpu in (2, 5))
     enactor.define("a", domain)
@@ -241,18 +231,3 @@ def test_unknown_hosts_are_unavailable(enactor, host):
 def test_host_name_is_no_path(enactor, hosts):
     with pytest.raises(HypervisorUnavailable, match="a host name has letters"):
         enactor.state(f"../{hosts.name}/a", uid())
-
-
-def test_orders_from_many_threads_are_all_kept(enactor, hosts):
-    guests = [guest_domain() for _ in range(8)]
-
-    def build(domain):
-        enactor.define("a", domain)
-        enactor.start("a", domain)
-
-    threads = [threading.Thread(target=build, args=(each,)) for each in guests]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert domains(hosts) == {each.uuid: (True, 65536) for each in guests}

@@ -10,13 +10,12 @@ from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply, children, node_devices
-from tests.support.guests import SCHEMA, WHERE, combinations, granted, plain_domain
+from tests.support.guests import SCHEMA, WHERE, granted, plain_domain
 from tests.support.hosts import NODE
 from tests.support.numa_hosts import host
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
 GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
-COMBINATIONS = list(combinations())
 
 
 def applied(domain=None, **specs):
@@ -25,18 +24,6 @@ def applied(domain=None, **specs):
 
 def inner(domain, tag):
     return [(child.tag, dict(child.attrib)) for child in domain.iterfind(f"{tag}/*")]
-
-
-def test_there_are_combinations_of_everything():
-    assert len(COMBINATIONS) > 200
-    assert {specs.get("cpu_policy") for specs in COMBINATIONS} == {None, "dedicated", "mixed"}
-
-
-@pytest.mark.parametrize(
-    "specs", COMBINATIONS, ids=lambda specs: ",".join(f"{k}={v}" for k, v in specs.items())
-)
-def test_every_combination_follows_libvirts_schema(specs):
-    SCHEMA.assertValid(applied(**specs))
 
 
 def test_a_guest_without_cells_floats():

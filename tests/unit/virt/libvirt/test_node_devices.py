@@ -315,15 +315,11 @@ class Announcer:
 CREATED, DELETED = libvirt.VIR_NODE_DEVICE_EVENT_CREATED, libvirt.VIR_NODE_DEVICE_EVENT_DELETED
 LIFECYCLE, UPDATE = DEVICE_EVENTS
 
-#: As a host announces that two virtual functions are made and one is given to a guest, and that a
-#: disk is plugged in.
+#: As a host announces that a virtual function is made and given to a guest, and a disk plugged in.
 ANNOUNCED = (
     (LIFECYCLE, "pci_0000_20_02_0", CREATED, 0),
-    (LIFECYCLE, "pci_0000_20_02_1", CREATED, 0),
-    (LIFECYCLE, "net_p20v0_52_54_00_20_02_00", CREATED, 0),
     (UPDATE, "pci_0000_20_02_0"),
     (LIFECYCLE, "block_sdb_QEMU_HARDDISK", CREATED, 0),
-    (LIFECYCLE, "scsi_2_0_0_0", CREATED, 0),
     (LIFECYCLE, "net_p20v0_52_54_00_20_02_00", DELETED, 0),
 )
 
@@ -336,10 +332,4 @@ def test_events_mark_devices_to_read_again(nodes):
     for event in ANNOUNCED:
         virt.play(*event)
 
-    assert names == [
-        "pci_0000_20_02_0",
-        "pci_0000_20_02_1",
-        "net_p20v0_52_54_00_20_02_00",
-        "pci_0000_20_02_0",
-        "net_p20v0_52_54_00_20_02_00",
-    ]
+    assert names == ["pci_0000_20_02_0"] * 2 + ["net_p20v0_52_54_00_20_02_00"]
