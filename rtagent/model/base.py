@@ -9,6 +9,12 @@ from msgspec import Meta, Struct
 
 #: Integers in RPC documents fit a signed 32-bit column in every database.
 MAX_INT = 2**31 - 1
+#: The words that oslo.utils reads as booleans. Nova reads any other word as false; here it is an
+#: error.
+BOOLEANS = {
+    **dict.fromkeys(("1", "t", "true", "on", "y", "yes"), True),
+    **dict.fromkeys(("0", "f", "false", "off", "n", "no"), False),
+}
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]

@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 from rtagent.errors import FlavorImageConflict, PropertyConflict, PropertyInvalid
 from rtagent.model import cpuset
-from rtagent.model.base import Value
-
-#: Words that oslo.utils reads as booleans. Nova reads any other word as false; here it is an error.
-_YES = frozenset({"1", "t", "true", "on", "y", "yes"})
-_NO = frozenset({"0", "f", "false", "off", "n", "no"})
+from rtagent.model.base import BOOLEANS, Value
 
 
 class Property(NamedTuple):
@@ -51,10 +47,10 @@ class Property(NamedTuple):
 
         :raises PropertyInvalid: it is neither yes nor no.
         """
-        word = self.value.strip().lower()
-        if word not in _YES | _NO:
+        enabled = BOOLEANS.get(self.value.strip().lower())
+        if enabled is None:
             raise self.invalid("must be yes or no")
-        return word in _YES
+        return enabled
 
     def cpus(self, start: frozenset[int] = frozenset()) -> frozenset[int]:
         """Parse the value as a set of CPUs.

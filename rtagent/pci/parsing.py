@@ -16,13 +16,10 @@ import os_traits
 
 from rtagent.errors import PciConfigError
 from rtagent.model.address import BadAddress
-from rtagent.model.base import Value
+from rtagent.model.base import BOOLEANS, Value
 
 T = TypeVar("T")
 
-#: The words that oslo.utils, and so Nova, accept as booleans.
-_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
-_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
 _ID = re.compile(r"(?:0x)?0*([0-9a-f]{1,4})")
 _CUSTOM = "CUSTOM_"
 _NAME_LENGTH = 255
@@ -56,10 +53,10 @@ def parse_boolean(value: object) -> bool:
     """
     if isinstance(value, bool):
         return value
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in _TRUE | _FALSE:
+    enabled = BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
+    if enabled is None:
         raise InvalidValue("must be yes or no")
-    return word in _TRUE
+    return enabled
 
 
 def parse_hex_id(value: object) -> str:
