@@ -29,6 +29,10 @@ _FORBIDDEN = {SHARED: (DEDICATED, MIXED), MIXED: (DEDICATED,), DEDICATED: ()}
 _TRAIT = "HW_CPU_HYPERTHREADING"
 _BY_TRAIT = {"required": REQUIRE, "forbidden": ISOLATE}
 
+_PARTS = ("sockets", "cores", "threads")
+#: No limit, and no preference.
+_UNSET = 0
+
 
 def cpu_policy(properties: Properties) -> str:
     """Return ``hw:cpu_policy``, or what ``resources:VCPU`` and ``resources:PCPU`` imply.
@@ -209,12 +213,6 @@ def _masked(mask: Property, vcpus: frozenset[int]) -> frozenset[int]:
     if not cpus <= vcpus:
         raise mask.invalid(f"the guest has no vCPUs beyond {len(vcpus) - 1}")
     return cpus
-
-
-_PARTS = ("sockets", "cores", "threads")
-
-#: No limit, and no preference.
-_UNSET = 0
 
 
 def cpu_topology(properties: Properties) -> CpuTopology:

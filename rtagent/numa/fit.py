@@ -29,6 +29,10 @@ from rtagent.numa.search import (
     networks_with_affinity,
 )
 
+DEDICATED_OPTION = "[compute] cpu_dedicated_set"
+NO_FILES = "[libvirt] file_backed_memory = 0"
+SHARED_OPTION = "[compute] cpu_shared_set"
+
 
 class Fitted(Value, frozen=True):
     """A successful fit and the assignment that it chose."""
@@ -165,11 +169,6 @@ def _emulator(
     )
     neighbours = vcpus[:1] if shares and required.realtime else vcpus
     return frozenset(pcpu for vcpu, number in neighbours for pcpu in cells[number].pcpus_of(vcpu))
-
-
-DEDICATED_OPTION = "[compute] cpu_dedicated_set"
-NO_FILES = "[libvirt] file_backed_memory = 0"
-SHARED_OPTION = "[compute] cpu_shared_set"
 
 
 def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:

@@ -30,6 +30,9 @@ from rtagent.numa.properties import Properties, Property, conflict, overriding
 #: Nova's limit on guest cells that are described one by one.
 MAX_CELLS = 128
 
+#: The number of possible CPU numbers. The code builds sets of vCPUs, so their size needs a limit.
+MAX_VCPUS = MAX_CPU + 1
+
 
 class DescribedCell(Value, frozen=True, kw_only=True):
     """One NUMA cell of a guest.
@@ -143,10 +146,6 @@ def _described(
             *memory,
         )
     return list(zip(sets, sizes, strict=True))
-
-
-#: The number of possible CPU numbers. The code builds sets of vCPUs, so their size needs a limit.
-MAX_VCPUS = MAX_CPU + 1
 
 
 class CellRequirements(Value, frozen=True, kw_only=True):

@@ -19,6 +19,29 @@ from rtagent.model.device import VF_TYPES, PciDevice, PciDevices
 
 _K = TypeVar("_K")
 
+#: Free: any claim may use it.
+AVAILABLE: Final = "available"
+
+#: Used by a claim whose guest does not run yet.
+CLAIMED: Final = "claimed"
+
+#: Used by a claim whose guest runs, or by a domain without a claim.
+ALLOCATED: Final = "allocated"
+
+#: Not in use. The device has left the host or its specification. It stays recorded until the next
+#: refresh, or until its quarantine ends.
+REMOVED: Final = "removed"
+
+#: Free, but a related device is claimed.
+UNCLAIMABLE: Final = "unclaimable"
+
+#: Free, but a related device is allocated, or the device is quarantined.
+UNAVAILABLE: Final = "unavailable"
+
+STATES: Final = (AVAILABLE, CLAIMED, ALLOCATED, REMOVED, UNCLAIMABLE, UNAVAILABLE)
+_V = TypeVar("_V")
+_NONE = frozenset[str]()
+
 
 @derived
 def physical_functions(devices: PciDevices) -> Mapping[str, str]:
@@ -83,23 +106,6 @@ def group_by(keys: Mapping[str, _K], addresses: Iterable[str]) -> dict[_K, list[
     return grouped
 
 
-#: Free: any claim may use it.
-AVAILABLE: Final = "available"
-#: Used by a claim whose guest does not run yet.
-CLAIMED: Final = "claimed"
-#: Used by a claim whose guest runs, or by a domain without a claim.
-ALLOCATED: Final = "allocated"
-#: Not in use. The device has left the host or its specification. It stays recorded until the next
-#: refresh, or until its quarantine ends.
-REMOVED: Final = "removed"
-#: Free, but a related device is claimed.
-UNCLAIMABLE: Final = "unclaimable"
-#: Free, but a related device is allocated, or the device is quarantined.
-UNAVAILABLE: Final = "unavailable"
-
-STATES: Final = (AVAILABLE, CLAIMED, ALLOCATED, REMOVED, UNCLAIMABLE, UNAVAILABLE)
-
-
 class Unavailability(Value, frozen=True, kw_only=True):
     """Why a free device is unavailable. :ivar state: one of `STATES`, never `AVAILABLE`."""
 
@@ -142,11 +148,6 @@ def absence_reason(recorded: PciDevice) -> str | None:
     if not recorded.listed:
         return "no device_spec matches it any more"
     return None
-
-
-_V = TypeVar("_V")
-
-_NONE = frozenset[str]()
 
 
 class DeviceAllocation(Value, frozen=True, kw_only=True):

@@ -17,6 +17,14 @@ from rtagent.model.device import PciDevices
 from rtagent.pci.device_users import virtual_functions
 from rtagent.pci.requests import DeviceRequest
 
+#: The devices that one request accepts, with their ranks. Lower ranks are preferred. Within a rank,
+#: the devices are preferred in the order of the mapping.
+Eligible = Mapping[str, int]
+
+#: The rank of a device for each request, None where the request does not accept it; at the end, the
+#: share of its provider. Devices with equal signatures are interchangeable.
+_Signature = tuple[int | None, ...]
+
 
 class DeviceShares(Value, frozen=True, kw_only=True):
     """The devices that Placement allocated to a consumer, as numbers by provider.
@@ -53,15 +61,6 @@ class DeviceShares(Value, frozen=True, kw_only=True):
     def number(self, address: str) -> int:
         """Return how many devices the claim gets of the provider of a device."""
         return self.numbers.get(self.providers.get(address, ""), 0)
-
-
-#: The devices that one request accepts, with their ranks. Lower ranks are preferred. Within a rank,
-#: the devices are preferred in the order of the mapping.
-Eligible = Mapping[str, int]
-
-#: The rank of a device for each request, None where the request does not accept it; at the end, the
-#: share of its provider. Devices with equal signatures are interchangeable.
-_Signature = tuple[int | None, ...]
 
 
 def match(

@@ -36,6 +36,21 @@ TAGS = (
     "traits",
 )
 
+ALIAS = "alias"
+ALIAS_KEYS = (
+    "name",
+    "vendor_id",
+    "product_id",
+    "device_type",
+    "numa_policy",
+    "resource_class",
+    "traits",
+    "live_migratable",
+    # Nova's files may have this key, with this one value; it has no effect.
+    "capability_type",
+)
+CAPABILITY_TYPES = ("pci",)
+
 
 def parse_specs(values: Sequence[str]) -> tuple[DeviceSpec, ...]:
     """Parse the values of the option; each is a JSON object or a list of objects.
@@ -159,22 +174,6 @@ def _parse_address(value: Any) -> AddressPattern:
     raise BadAddress("must be a string, or an object with a regular expression for each field")
 
 
-ALIAS = "alias"
-KEYS = (
-    "name",
-    "vendor_id",
-    "product_id",
-    "device_type",
-    "numa_policy",
-    "resource_class",
-    "traits",
-    "live_migratable",
-    # Nova's files may have this key, with this one value; it has no effect.
-    "capability_type",
-)
-CAPABILITY_TYPES = ("pci",)
-
-
 def parse_aliases(values: Sequence[str]) -> Aliases:
     """Parse the values of the option. A repeated name adds an alternative to its alias.
 
@@ -189,7 +188,7 @@ def parse_aliases(values: Sequence[str]) -> Aliases:
 
 
 def _parse_alias(document: OptionDocument) -> Alias:
-    document.check_keys(KEYS)
+    document.check_keys(ALIAS_KEYS)
     document.choose("capability_type", CAPABILITY_TYPES, None)
     if "name" not in document.content:
         raise document.invalid("", "has no name")

@@ -16,6 +16,17 @@ from rtagent.model.topology import Cell
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB
 from rtagent.virt.libvirt.document import LARGEST, BadDocument, in_bytes, integer, parse, text
 
+#: Higher than the numbers of NUMA nodes that Linux supports.
+MAX_CELL = 65535
+
+_T = TypeVar("_T")
+#: MB, and the number of pages by size (KiB).
+_Memory = tuple[int, dict[int, int]]
+
+_NO_MEMORY: _Memory = (0, {})
+#: Receives what was set aside, because it cannot be read or contradicts the rest of the document.
+Report = Callable[[str], None]
+
 
 class HostCapabilities(Value, frozen=True, kw_only=True):
     """The host as libvirt describes it.
@@ -113,18 +124,6 @@ def _guests(root: etree._Element) -> Iterator[tuple[str, str, str]]:
         for arch in guest.iterfind("arch"):
             for domain in arch.iterfind("domain"):
                 yield arch.get("name", ""), domain.get("type", ""), text(guest, "os_type")
-
-
-#: Higher than the numbers of NUMA nodes that Linux supports.
-MAX_CELL = 65535
-
-
-_T = TypeVar("_T")
-#: MB, and the number of pages by size (KiB).
-_Memory = tuple[int, dict[int, int]]
-_NO_MEMORY: _Memory = (0, {})
-#: Receives what was set aside, because it cannot be read or contradicts the rest of the document.
-Report = Callable[[str], None]
 
 
 def _ignore(_message: str) -> None:

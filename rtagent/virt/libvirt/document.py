@@ -31,6 +31,9 @@ _MAX_MESSAGE = 300
 #: attributes of PCI addresses so.
 _PREFIXED = re.compile(r"\s*\+?(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{0,21})|([1-9][0-9]{0,18}))")
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
 
 class Builder(Protocol):
     """Makes elements: ``E.memory("64", unit="MiB")``, and ``E("class", child)``."""
@@ -174,10 +177,6 @@ def in_bytes(element: etree._Element, value: str | None, where: str) -> int:
     if size is None:
         raise BadDocument(f"{where}: {unit!r} is not a unit of memory")
     return integer(value, where, LARGEST // size) * size
-
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 class Unread:

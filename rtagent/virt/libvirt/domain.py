@@ -41,6 +41,9 @@ from rtagent.virt.libvirt.launch_security import encryption_model
 #: The elements that pin threads of a domain.
 _PINS = ("vcpupin", "emulatorpin", "iothreadpin")
 
+#: The largest number that libvirt's API can return.
+_MOST_VCPUS = 2**31 - 1
+
 
 class Confinement(Value, frozen=True, kw_only=True):
     """:ivar cpusets: each set of host CPUs to which some of the domain's threads are pinned.
@@ -193,10 +196,6 @@ def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
 def _number(domain: etree._Element, name: str) -> int:
     element = child(domain, name)
     return 0 if element is None else integer(element.text, f"<{name}>", MAX_CPU)
-
-
-#: The largest number that libvirt's API can return.
-_MOST_VCPUS = 2**31 - 1
 
 
 class DomainFacts(Value, frozen=True, kw_only=True):

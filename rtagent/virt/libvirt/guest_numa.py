@@ -20,6 +20,12 @@ from rtagent.virt.libvirt.given_devices import assigns
 #: The settings for memory in a file.
 FILE = tuple(f"memoryBacking/{tag}" for tag in ("source", "access", "allocation", "discard"))
 
+#: KiB of a namespace in which the guest keeps its own labels, as in Nova.
+LABEL_KB = 2048
+
+#: The guest cell of all namespaces, as in Nova.
+_CELL = "0"
+
 
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
     """Build ``<vcpu>``. Its ``cpuset`` applies to every thread without pinning: the emulator, I/O
@@ -115,12 +121,6 @@ def _cell(number: int, cell: CellAssignment) -> etree._Element:
 
 def _page(size_kb: int, cells: Iterable[int]) -> etree._Element:
     return E.page(size=str(size_kb), unit="KiB", nodeset=format_cpu_spec(cells))
-
-
-#: KiB of a namespace in which the guest keeps its own labels, as in Nova.
-LABEL_KB = 2048
-#: The guest cell of all namespaces, as in Nova.
-_CELL = "0"
 
 
 def namespaces(resources: Sequence[AssignedResource]) -> tuple[PmemNamespace, ...]:

@@ -26,6 +26,9 @@ from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Namespaces, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import CallWorkers, LateCall
 
+#: The place of the frequency in MHz in the list of `virNodeGetInfo`.
+_FREQUENCY = 3
+
 
 def _ignore_event(word: str) -> None:
     """Ignore events until `start` is called."""
@@ -271,10 +274,6 @@ def read_guest(
             return None
         return GuestLayout(usage=usage, problem=str(error))
     return parse_layout(document, usage, host)
-
-
-#: The place of the frequency in MHz in the list of `virNodeGetInfo`.
-_FREQUENCY = 3
 
 
 def read_cpu_use(session: Session) -> CpuUse:

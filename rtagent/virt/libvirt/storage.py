@@ -19,6 +19,10 @@ from rtagent.virt.libvirt.hostfile import simulated_namespaces
 from rtagent.virt.libvirt.workers import LateCall
 from rtagent.virt.ndctl import parse_namespaces
 
+#: Seconds for which a list, or a failure to get one, is used again: namespaces change rarely, an
+#: event of a domain causes an observation at once, and a hanging command delays each one.
+AGE = 60.0
+
 
 class FileSystem(Value, frozen=True, kw_only=True):
     """:ivar total: bytes. :ivar free: bytes that an unprivileged user may still write."""
@@ -76,11 +80,6 @@ class Storage:
     def contains(self, file: str) -> bool:
         """Return whether a file is in the directory."""
         return file.startswith(self._prefix)
-
-
-#: Seconds for which a list, or a failure to get one, is used again: namespaces change rarely, an
-#: event of a domain causes an observation at once, and a hanging command delays each one.
-AGE = 60.0
 
 
 class Namespaces:

@@ -74,47 +74,6 @@ _TPM = (
     ("devices/tpm/enum[@name='backendVersion']", "2.0", "COMPUTE_SECURITY_TPM_2_0"),
 )
 
-
-def host_traits(host: HostCapabilities, features: Iterable[str]) -> frozenset[str]:
-    """Return the traits of the host and its CPU.
-
-    :param features: of the CPU, including those that its model implies.
-    """
-    named = {f"COMPUTE_ARCH_{arch.upper()}" for arch, _, _ in host.guests}
-    named.add(f"HW_ARCH_{host.arch.upper()}")
-    if host.hyperthreading:
-        named.add("HW_CPU_HYPERTHREADING")
-    return frozenset((named | set(_cpu_names(host.arch, frozenset(features)))) & _KNOWN)
-
-
-def _cpu_names(arch: str, features: frozenset[str]) -> Iterator[str]:
-    prefix = _CPU_PREFIX.get(arch, "")
-    is_x86 = prefix == "HW_CPU_X86_"
-    for feature in features if prefix else ():
-        renamed = _X86.get(feature) if is_x86 else None
-        for name in renamed or (re.sub(r"[^A-Z0-9]", "", feature.upper()),):
-            yield prefix + name
-    if is_x86 and "avx512f" in features:
-        yield from (trait for feature, trait in _WITH_AVX512.items() if feature in features)
-
-
-def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
-    """Return the traits of guests of one machine type."""
-    return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
-
-
-def _domain_names(root: etree._Element) -> Iterator[str]:
-    for path, prefix in _ENUMS:
-        for value in enum(root, path):
-            yield prefix + re.sub(r"[^A-Z0-9]", "_", value.upper())
-    # A flavor requests an emulated TPM, which is different from passing the host's TPM through to
-    # one guest.
-    emulated = "emulator" in enum(root, "devices/tpm/enum[@name='backendModel']")
-    for path, value, trait in _VALUES + (_TPM if emulated else ()):
-        if value in enum(root, path):
-            yield trait
-
-
 #: What those who act on claims (nova-compute, or another caller) can do for a guest of libvirt. The
 #: hypervisor does not know it; ``[placement] withheld_traits`` names what does not hold.
 _OF_CALLERS = (
@@ -174,6 +133,46 @@ _VIOMMU = {
 }
 
 _QEMU = "QEMU"
+
+
+def host_traits(host: HostCapabilities, features: Iterable[str]) -> frozenset[str]:
+    """Return the traits of the host and its CPU.
+
+    :param features: of the CPU, including those that its model implies.
+    """
+    named = {f"COMPUTE_ARCH_{arch.upper()}" for arch, _, _ in host.guests}
+    named.add(f"HW_ARCH_{host.arch.upper()}")
+    if host.hyperthreading:
+        named.add("HW_CPU_HYPERTHREADING")
+    return frozenset((named | set(_cpu_names(host.arch, frozenset(features)))) & _KNOWN)
+
+
+def _cpu_names(arch: str, features: frozenset[str]) -> Iterator[str]:
+    prefix = _CPU_PREFIX.get(arch, "")
+    is_x86 = prefix == "HW_CPU_X86_"
+    for feature in features if prefix else ():
+        renamed = _X86.get(feature) if is_x86 else None
+        for name in renamed or (re.sub(r"[^A-Z0-9]", "", feature.upper()),):
+            yield prefix + name
+    if is_x86 and "avx512f" in features:
+        yield from (trait for feature, trait in _WITH_AVX512.items() if feature in features)
+
+
+def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
+    """Return the traits of guests of one machine type."""
+    return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
+
+
+def _domain_names(root: etree._Element) -> Iterator[str]:
+    for path, prefix in _ENUMS:
+        for value in enum(root, path):
+            yield prefix + re.sub(r"[^A-Z0-9]", "_", value.upper())
+    # A flavor requests an emulated TPM, which is different from passing the host's TPM through to
+    # one guest.
+    emulated = "emulator" in enum(root, "devices/tpm/enum[@name='backendModel']")
+    for path, value, trait in _VALUES + (_TPM if emulated else ()):
+        if value in enum(root, path):
+            yield trait
 
 
 def driver_traits(
