@@ -1,4 +1,4 @@
-"""How PCI devices are reported to Placement, and which devices cannot be reported.
+"""How PCI devices are reported to Placement, which devices cannot be, and by whom each is provided.
 
 A physical function and its virtual functions have one resource provider, with one resource class
 and one set of traits. So the operator may make either the physical function or its virtual

@@ -1,4 +1,6 @@
-"""``[pci] device_spec``: parsing, checks against the devices of a host, and tags as JSON."""
+"""``[pci] device_spec`` and ``[pci] alias``: parsing, checks against the devices of a host, and
+tags as JSON.
+"""
 
 from __future__ import annotations
 

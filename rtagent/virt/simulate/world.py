@@ -1,4 +1,4 @@
-"""The content of a host file and its changes. Pure."""
+"""The content of a host file and its changes, and documents of simulated domains. Pure."""
 
 from __future__ import annotations
 

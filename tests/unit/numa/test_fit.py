@@ -1,4 +1,4 @@
-"""Where guests go: cells that other cells need, and cells that have devices."""
+"""Where guests go, what they are assigned there, and why others are refused."""
 
 import itertools
 

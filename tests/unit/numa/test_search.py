@@ -1,4 +1,4 @@
-"""The search for a placement: complete, in order of preference, and bounded."""
+"""The search for a placement: complete, in order of preference, bounded, and near to networks."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Users of devices, by what they are looked up by."""
+"""How devices are related, and who uses them."""
 
 import pytest
 

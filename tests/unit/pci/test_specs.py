@@ -1,4 +1,4 @@
-"""Parsing of ``[pci] device_spec``, and checks against the devices of a host."""
+"""Parsing of ``[pci] device_spec`` and ``alias``, and checks against the devices of a host."""
 
 import json
 

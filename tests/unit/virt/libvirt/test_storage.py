@@ -1,4 +1,4 @@
-"""The file system of the guests' disks."""
+"""The file system of the guests' disks, and the list of the host's persistent memory."""
 
 import threading
 
