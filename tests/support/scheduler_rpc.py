@@ -24,7 +24,7 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import CheckCaller, Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
@@ -160,7 +160,11 @@ class SchedulerRpc:
     :ivar unknown_claims: what the other schedulers are asked to forget.
     """
 
-    def __init__(self, authenticate: Authenticate = accept_unsigned) -> None:
+    def __init__(
+        self,
+        authenticate: Authenticate = accept_unsigned,
+        check_caller: CheckCaller = lambda *_: None,
+    ) -> None:
         clock = ManualClock()
         self.not_ready: RtAgentError | None = None
         self.unknown_claims: list[str] = []
@@ -177,7 +181,13 @@ class SchedulerRpc:
         )
         access = Access(self.telemetry, authenticate)
         self.endpoint = Endpoint(
-            SCHEDULER_API, served, InFlight(clock), clock, self.telemetry, access
+            SCHEDULER_API,
+            served,
+            InFlight(clock),
+            clock,
+            self.telemetry,
+            access,
+            check_caller=check_caller,
         )
 
     def invoke(self, method: str, /, **document: Any) -> Any:

@@ -14,7 +14,7 @@ from rtagent.conf.rpc import Rpc
 from rtagent.errors import RtAgentError, TooManyRequests
 from rtagent.ports import ACCESS_LOG
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.errors import NotAuthorized
+from rtagent.rpc.errors import NotAuthorized, SignatureInvalid
 from rtagent.rpc.incoming import Incoming
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.topics import AGENT, SCHEDULER
@@ -94,6 +94,28 @@ def test_a_change_of_an_operator_that_fails_is_recorded_with_the_reason(caplog):
     (line,) = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
     assert line.startswith("failed delete_aggregate of (no name), not proved, request req-")
     assert '{"aggregate": "none"}: there is no aggregate none' in line
+
+
+def test_a_call_that_has_ended_or_was_refused_makes_room_for_the_next():
+    agent, context = (
+        Agent(bounds=Rpc(max_calls_per_caller=1)),
+        received("reply_1", roles=["reader"]),
+    )
+    for _ in range(3):
+        agent.invoke_as(context, "get_node")
+        with pytest.raises(NotAuthorized):
+            agent.invoke_as(context, "release_claim", claim_uuid=uid(), operation_id=uid())
+
+
+def test_a_caller_whose_key_is_not_for_the_arguments_is_refused_and_that_is_recorded():
+    def refuse(caller: Caller, method: str, arguments: Any) -> None:
+        raise SignatureInvalid(method=method, key="cn1", reason="it is of another host", skew=None)
+
+    scheduler = SchedulerRpc(check_caller=refuse)
+    with pytest.raises(SignatureInvalid, match="of another host"):
+        scheduler.invoke("update_aggregates")
+    assert scheduler.aggregates.rereads == 0
+    assert scheduler.sample("calls_refused_total", reason="role") == 1
 
 
 def test_calls_that_are_granted_are_not_recorded(caplog):
