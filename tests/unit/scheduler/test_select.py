@@ -66,15 +66,6 @@ def test_several_instances_are_counted_one_after_the_other():
         scheduler(hosts).select_destinations(spec(1, 4096), [uid()])
 
 
-def test_nothing_remains_of_a_request_of_which_one_instance_finds_no_host():
-    hosts = two_hosts()
-    before = [state.replica.usage for state in hosts.get_all_host_states()]
-    with pytest.raises(NoValidHost):
-        scheduler(hosts).select_destinations(spec(1, 4096), [uid() for _ in range(6)])
-    assert [state.replica.usage for state in hosts.get_all_host_states()] == before
-    assert not hosts.assumed
-
-
 def test_alternates_are_other_hosts_with_operation_ids_of_their_own():
     hosts = HostsInMemory(host_state(f"cn{number}") for number in range(5))
     owners = [uid(), uid()]

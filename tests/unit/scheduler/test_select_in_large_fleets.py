@@ -107,11 +107,21 @@ class Fleet:
         return self.placement.queries
 
 
-def test_only_hosts_that_are_tried_are_queried():
+@pytest.mark.parametrize(
+    ("having", "selected", "queried"),
+    [
+        (slice(None), [0], [0]),
+        (slice(None), [0, 0], [0]),  # the same answer is for both instances
+        (slice(2, None), [2], [0, 1, 2]),
+        (slice(-1, None), [MANY - 1], [*range(FEW), ALL]),
+    ],
+)
+def test_only_hosts_that_are_tried_are_queried_as_long_as_they_are_few(having, selected, queried):
     fleet = Fleet()
-    assert fleet.select() == [0]
-    assert fleet.queried == [0]
-    assert fleet.placement.written == fleet.uuids[:1]
+    fleet.placement.having = fleet.uuids[having]
+    assert fleet.select(instances=len(selected)) == selected
+    assert fleet.queried == queried
+    assert fleet.placement.written == [fleet.uuids[number] for number in selected]
 
 
 def test_hosts_of_a_small_fleet_are_queried_together():
@@ -133,20 +143,6 @@ def test_alternates_are_queried_too_and_have_what_to_allocate():
     assert len(fleet.queried) == 3
 
 
-def test_a_host_without_candidates_is_passed_over():
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[2:]
-    assert fleet.select() == [2]
-    assert fleet.queried == [0, 1, 2]
-
-
-def test_after_a_few_hosts_all_are_queried():
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[-1:]
-    assert fleet.select() == [MANY - 1]
-    assert fleet.queried == [*range(FEW), ALL]
-
-
 def test_hosts_without_candidates_are_counted():
     fleet = Fleet()
     fleet.placement.having = []
@@ -154,12 +150,6 @@ def test_hosts_without_candidates_are_counted():
         fleet.select()
     assert refused.value.kwargs["refused"] == {"placement": MANY}
     assert fleet.queried == [*range(FEW), ALL]
-
-
-def test_instances_of_one_request_use_the_same_answers():
-    fleet = Fleet()
-    assert fleet.select(instances=2) == [0, 0]
-    assert fleet.queried == [0]
 
 
 def test_many_instances_need_many_hosts():
@@ -207,11 +197,18 @@ def test_a_query_of_one_host_has_all_that_the_query_of_all_hosts_has():
     assert set(fleet.queries[0]) == {*small.queries[0], tree}
 
 
-def test_hosts_that_share_a_disk_are_queried_together():
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda policy: replace(policy, judge_amounts=False),
+        lambda policy: replace(policy, placement=replace(policy.placement, disk_provider=uid())),
+    ],
+    ids=["judges no amounts", "shares a disk"],
+)
+def test_hosts_that_placement_judges_are_queried_together(change):
     fleet = Fleet()
     state = fleet.hosts.states[fleet.uuids[5]].replica
-    shared = replace(state.policy.placement, disk_provider=uid())
-    fleet.change(5, replica=replace(state, policy=replace(state.policy, placement=shared)))
+    fleet.change(5, replica=replace(state, policy=change(state.policy)))
     fleet.select()
     assert fleet.queried == [ALL]
 
@@ -223,14 +220,6 @@ def test_an_explanation_judges_all_hosts():
     assert fleet.queried == [ALL]
     [refused] = [each for each in found.hosts if each.rank is None]
     assert (refused.host, refused.objections[0].filter) == ("cn0", "placement")
-
-
-def test_hosts_that_judge_no_amounts_are_queried_together():
-    fleet = Fleet()
-    state = fleet.hosts.states[fleet.uuids[5]].replica
-    fleet.change(5, replica=replace(state, policy=replace(state.policy, judge_amounts=False)))
-    fleet.select()
-    assert fleet.queried == [ALL]
 
 
 def test_a_full_host_is_not_queried():
@@ -320,12 +309,6 @@ def test_a_host_that_changes_while_it_is_queried_is_weighed_again():
     fleet.placement.meanwhile = lambda: take(fleet, 0)
     assert fleet.select() == [1]
     assert fleet.queried == [0, 1]
-
-
-def test_a_host_that_others_take_while_it_is_queried_is_passed_over():
-    fleet = Fleet()
-    fleet.placement.meanwhile = lambda: take(fleet, 0)
-    assert fleet.select(spec(1, 4 * 1024)) == [1]
 
 
 def test_alternates_are_not_queried_when_it_is_late():
