@@ -77,10 +77,10 @@ class Conductor:
 
     def server(self, server_uuid: str) -> Server:
         """Return a server. :raises ServerNotFound:"""
-        found = self._store.server(server_uuid)
-        if found is None:
+        server = self._store.server(server_uuid)
+        if server is None:
             raise ServerNotFound(server_uuid=server_uuid)
-        return found
+        return server
 
     def unfinished(self, server_uuid: str | None = None) -> Sequence[ServerOperation]:
         """Return the operations that are not finished, oldest first."""
@@ -213,13 +213,13 @@ class Conductor:
         :param operation_uuid: this one only.
         :raises OperationNotFound: it does not exist, or is finished.
         """
-        found = [each for each in self.unfinished() if operation_uuid in (None, each.uuid)]
-        if operation_uuid is not None and not found:
+        operations = [op for op in self.unfinished() if operation_uuid in (None, op.uuid)]
+        if operation_uuid is not None and not operations:
             raise OperationNotFound(operation_uuid=operation_uuid)
-        if any(each.owner is not None for each in found):
+        if any(operation.owner is not None for operation in operations):
             self._pause(self._options.takeover_time)
-        taken = (self._store.take(each, self.uuid) for each in found)
-        return [each for each in taken if each is not None]
+        taken = (self._store.take(operation, self.uuid) for operation in operations)
+        return [operation for operation in taken if operation is not None]
 
     def owed(self) -> Sequence[ServerOperation]:
         """Return what is owed to hosts that did not answer, oldest first. `resume` completes it."""
@@ -233,10 +233,10 @@ class Conductor:
         :raises ServerConflict: a conductor works on it.
         """
         check_reason("drop_owed", reason)
-        found = [each for each in self.owed() if each.uuid == operation_uuid]
-        if not found:
+        owed = [operation for operation in self.owed() if operation.uuid == operation_uuid]
+        if not owed:
             raise OperationNotFound(operation_uuid=operation_uuid)
-        operation = self._take(found[0])
+        operation = self._take(owed[0])
         error = {"message": f"it was dropped: {reason}"}
         self._save(replace(operation, state="failed", owner=None, error=error))
         return operation

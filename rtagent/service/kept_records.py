@@ -66,9 +66,9 @@ class KeptRecords(Generic[T]):
     def read(self) -> T:
         """Read the records now. :raises StoreUnavailable: the view stays as it is."""
         with self._lock:  # so that an older read does not replace a newer one
-            found = self._read()
-            self._show(found)
-        return found
+            records = self._read()
+            self._show(records)
+        return records
 
     def reread(self) -> None:
         """Read the records soon."""
@@ -142,10 +142,10 @@ class KeptAggregates:
         self.records.after_change()
         return result
 
-    def _show(self, found: tuple[Aggregate, ...]) -> None:
-        if found != self.known:
-            self.known = found
-            self._view.set_aggregates(found)
+    def _show(self, aggregates: tuple[Aggregate, ...]) -> None:
+        if aggregates != self.known:
+            self.known = aggregates
+            self._view.set_aggregates(aggregates)
 
 
 SERVICES = "services"
@@ -177,10 +177,11 @@ class KeptServices:
 
     def get(self, host: str) -> Service:
         """Return the record of a host. :raises HostNotFound: :raises StoreUnavailable:"""
-        found = [each for each in self.records.read() if each.host == host]
-        if found:
-            return found[0]
-        self._check_known(host)
+        for service in self.records.read():
+            if service.host == host:
+                return service
+        if not self._view.knows(host):
+            raise HostNotFound(host=host)
         return Service(host=host, binary=BINARY)
 
     def force_down(self, host: str, forced_down: bool) -> Service:
@@ -192,16 +193,12 @@ class KeptServices:
         self.records.after_change()
         return service
 
-    def _check_known(self, host: str) -> None:
-        if not self._view.knows(host):
-            raise HostNotFound(host=host)
-
     def _read(self) -> list[Service]:
-        return [each for each in self._registry.services() if each.binary == BINARY]
+        return [service for service in self._registry.services() if service.binary == BINARY]
 
-    def _show(self, found: list[Service]) -> None:
-        forced = {each.host for each in found if each.forced_down}
-        self._view.set_forced_down(forced, {each.host for each in found} - forced)
+    def _show(self, services: list[Service]) -> None:
+        forced = {service.host for service in services if service.forced_down}
+        self._view.set_forced_down(forced, {service.host for service in services} - forced)
 
 
 PART = "aggregates-in-placement"
@@ -253,11 +250,11 @@ class MirroredAggregates:
         return every(COMPARED_EVERY)
 
     def _sync(self) -> dict[str, str]:
-        known = self._known()
-        ours = {each.uuid for each in known} | self._deleted()
+        aggregates = self._known()
+        ours = {aggregate.uuid for aggregate in aggregates} | self._deleted()
         by_host = dict[str, set[str]]()
-        for aggregate in known:
+        for aggregate in aggregates:
             for host in aggregate.hosts:
                 by_host.setdefault(host, set()).add(aggregate.uuid)
-        wanted = {each.uuid: frozenset(by_host.get(each.host, ())) for each in self._hosts()}
-        return dict(self._mirror.sync(wanted, ours))
+        members = {host.uuid: frozenset(by_host.get(host.host, ())) for host in self._hosts()}
+        return dict(self._mirror.sync(members, ours))
