@@ -11,7 +11,7 @@ from tests.functional.outage.site import Site
 from tests.servers.daemon import wait_until
 from tests.servers.proxy import CommitLoss
 from tests.support.workload.caller import attempt
-from tests.support.workload.ledger import Operation, OperationFactory
+from tests.support.workload.ledger import OperationFactory
 
 DATABASES = ["postgresql", "mariadb"]
 
@@ -22,43 +22,47 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("database", DATABASES)
-def test_lost_commit_is_resolved_to_what_the_database_has(request, site_with, database: str):
+@pytest.fixture(params=DATABASES)
+def site(request: pytest.FixtureRequest, site_with) -> Site:
+    """A site whose daemon has done the writes of its start."""
+    server = request.getfixturevalue(request.param)
+    made: Site = site_with(server, proxied=True, attempts=1, timeout=60, config=QUIET)
+    made.home.set_reserve(100)
+    wait_until(lambda: made.record().node["memory_mb_used"] == 100)
+    return made
+
+
+@pytest.mark.parametrize("loss", list(CommitLoss))
+def test_lost_commit_is_resolved_to_what_the_database_has(site: Site, loss: CommitLoss):
     """The caller's answer agrees with the database, and a repetition is granted once."""
-    server = request.getfixturevalue(database)
-    site: Site = site_with(server, proxied=True, attempts=1, timeout=60, config=QUIET)
-    # The daemon has done the writes of its start.
-    site.home.set_reserve(100)
-    wait_until(lambda: site.record().node["memory_mb_used"] == 100)
-    made = OperationFactory(random.Random(1))
-    for loss in CommitLoss:
-        operation = made.claim()
-        site.home.proxy.lose_commit(loss)
-        granted = is_granted(site, operation)
-        assert granted is (loss is CommitLoss.UNANSWERED)
-        assert (operation.claim_uuid in site.record().live) is granted
+    operation = OperationFactory(random.Random(1)).claim()
+    site.home.proxy.lose_commit(loss)
+    try:
+        attempt(site.home, operation)
+        granted = True
+    except StoreUnavailable:
+        granted = False
+    assert granted is (loss is CommitLoss.UNANSWERED)
+    assert (operation.claim_uuid in site.record().live) is granted
 
-        site.home.proxy.release()  # too late
-        wait_until(site.ready)
-        assert attempt(site.home, operation)["state"] == "building"
-        history = site.record().history(operation.claim_uuid)
-        assert [event["action"] for event in history] == ["create"]
+    site.home.proxy.release()  # too late
+    wait_until(site.ready)
+    assert attempt(site.home, operation)["state"] == "building"
+    assert [e["action"] for e in site.record().history(operation.claim_uuid)] == ["create"]
 
-    operation = made.claim()
+
+def test_late_commit_arrives_while_the_daemon_resolves_it(site: Site):
+    operation = OperationFactory(random.Random(2)).claim()
     site.home.proxy.lose_commit(CommitLoss.LATE)
-    threading.Timer(0.3, site.home.proxy.release).start()  # while the daemon resolves it
-    granted = is_granted(site, operation)
+    threading.Timer(0.3, site.home.proxy.release).start()
+    try:
+        attempt(site.home, operation)
+        granted = True
+    except StoreUnavailable:
+        granted = False
     assert (operation.claim_uuid in site.record().live) is granted
     wait_until(site.ready)
     attempt(site.home, operation)
-
-
-def is_granted(site: Site, operation: Operation) -> bool:
-    try:
-        attempt(site.home, operation)
-    except StoreUnavailable:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("database", DATABASES)
