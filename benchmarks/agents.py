@@ -12,7 +12,8 @@ from oslo_config import cfg
 from benchmarks.bench import Bench
 from rtagent.claims import activate_claim, instance_claim
 from rtagent.conf import load
-from rtagent.conf.settings import Settings, read
+from rtagent.conf.load import read
+from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore

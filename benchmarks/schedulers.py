@@ -20,7 +20,7 @@ from benchmarks.figure import Figure
 from benchmarks.scheduler_fleet import Fleet, view
 from rtagent.conductor.opening import open_conductor
 from rtagent.conf import load
-from rtagent.conf.settings import read_options
+from rtagent.conf.load import read_options
 from rtagent.embedded import SystemClock
 from rtagent.model.host_report import HostReport
 from rtagent.model.request import Flavor

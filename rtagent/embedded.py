@@ -52,7 +52,7 @@ def open_node(
         ...     claim = node.tracker.create(claims.instance_claim, call, request)
         >>> assert summary.good and claim.state == "building"
 
-    :param settings: what `rtagent.conf.settings.read` returns for a parsed configuration.
+    :param settings: what `rtagent.conf.load.read` returns for a parsed configuration.
     :param hypervisor: and store: the caller owns both, and closes them after the node.
     :param identity: the caller owns it. The default uses files in ``[DEFAULT] state_path`` and
         ``lock_path``; a program that has its own means passes a `GivenNodeIdentity`.

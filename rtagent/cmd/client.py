@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from rtagent.api.address import parse_client
 from rtagent.api.client import REMEDY, ReadClient, Reader
-from rtagent.conf import load, settings
+from rtagent.conf import load
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, IdentityError, InvalidRequest
 from rtagent.identity.machine import ComputeId
@@ -50,7 +50,7 @@ class Client:
 
         :raises ExceptionGroup: of `ConfigError`.
         """
-        return settings.read_options(self.conf)
+        return load.read_options(self.conf)
 
     @cached_property
     def reader(self) -> Reader | OfflineReader:
@@ -108,7 +108,7 @@ class Client:
         from rtagent.cmd.offline import OfflineDatabase
 
         self.refuse_host("the database is read by this machine, not by an agent: leave it out")
-        return OfflineDatabase(settings.read(self.conf))
+        return OfflineDatabase(load.read(self.conf))
 
     @cached_property
     def caller(self) -> RpcCaller:

@@ -1,4 +1,9 @@
-"""Register all options, list them for the sample file, and parse the command line and the files."""
+"""Register all options, list them for the sample file, parse the command line and the files, and
+read the settings, at the start and at each reload.
+
+A value that violates its option's type or bounds, or a rule between options, is a `ConfigError`.
+All of them are raised together, as an `ExceptionGroup`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,22 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_log import log
 from oslo_reports import opts as report_opts
 
 from rtagent import __version__
-from rtagent.conf import devices, neutron, placement
-from rtagent.conf.options import options, section
-from rtagent.conf.settings import groups
+from rtagent.conf import placement
+from rtagent.conf.devices import MdevOptions, mdev_group, mdev_options
+from rtagent.conf.neutron import physnet_group, physnet_options
+from rtagent.conf.options import Mistakes, note, options, section, sections, values
+from rtagent.conf.rules import broken_rules, unlisted_networks
+from rtagent.conf.settings import Settings, groups
 from rtagent.errors import ConfigError
+from rtagent.model.policy import ProviderFiles
 from rtagent.model.printable import printable_lines
 
 PROJECT = "rtagent"
@@ -31,7 +42,7 @@ def own() -> Iterator[tuple[str, Sequence[cfg.Opt]]]:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register these options. `settings.read` registers the groups of types and networks."""
+    """Register these options. `read` registers the groups of types and networks."""
     for group, declared in own():
         conf.register_opts(declared, section(group))
 
@@ -40,15 +51,15 @@ def list_opts() -> Sequence[tuple[str, Sequence[cfg.Opt]]]:
     """Return all options for oslo.config's generator and validator (``oslo.config.opts``)."""
     listed = dict(own())
     listed[placement.GROUP] = [*listed[placement.GROUP], *placement.documented()]
-    mdev = (devices.mdev_group("<type>"), devices.mdev_options("<type>"))
-    physnet = (neutron.physnet_group("<name>"), neutron.physnet_options())
+    mdev = (mdev_group("<type>"), mdev_options("<type>"))
+    physnet = (physnet_group("<name>"), physnet_options())
     return [*listed.items(), mdev, physnet]
 
 
 def parse(
     conf: cfg.ConfigOpts, args: Sequence[str], prog: str, cli: Sequence[cfg.Opt] = ()
 ) -> cfg.ConfigOpts:
-    """Register every option on `conf` and parse. `settings.read` checks the values.
+    """Register every option on `conf` and parse. `read` checks the values.
 
     :param args: the command line, without the program's name.
     :param cli: options that this program's command line has besides oslo.config's.
@@ -82,3 +93,83 @@ def parse(
 def _unusable(args: Sequence[str], rule: str) -> ExceptionGroup[ConfigError]:
     error = ConfigError(group="command line", option="config_file", value=" ".join(args), rule=rule)
     return ExceptionGroup("the configuration cannot be read", [error])
+
+
+def read(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings of a parsed configuration.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake in the configuration.
+    """
+    settings, mistakes = judge(conf)
+    refuse(mistakes)
+    return settings
+
+
+def read_options(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings without provider files, for a program that does not need a policy.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake in the options.
+    """
+    settings, mistakes = _judge_options(conf)
+    refuse(mistakes)
+    return settings
+
+
+def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Settings, Mistakes]:
+    """Return the settings and every mistake.
+
+    An option that cannot be read counts as its default, so that the other rules can be checked.
+
+    :param files: what the provider files add; None: they are read.
+    """
+    settings, mistakes = _judge_options(conf)
+    if files is None:
+        from rtagent.conf.provider_files import read_files
+
+        files, wrong = read_files(settings.compute.provider_config_location)
+        for error in wrong:  # a file can have several
+            mistakes["compute", str(error)] = error
+    return replace(settings, provider_files=files), mistakes
+
+
+def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
+    mistakes: Mistakes = {}
+    read: dict[str, Any] = {
+        name.lower(): group(**values(conf, name, options(group), mistakes))
+        for name, group in groups().items()
+    }
+    mdev = _read_mdev(conf, read["devices"].enabled_mdev_types, mistakes)
+    physnets = _read_physnets(conf, read["neutron"].physnets, mistakes)
+    settings = Settings(mdev=mdev, physnets=physnets, **read)
+    written = {group for _, groups_of_file in sections(conf) for group in groups_of_file}
+    for error in (*broken_rules(settings), *unlisted_networks(settings, written)):
+        note(mistakes, error)
+    return settings, mistakes
+
+
+def refuse(mistakes: Mistakes) -> None:
+    """Raise the mistakes, if there are any. :raises ExceptionGroup: of all of them."""
+    if mistakes:
+        raise ExceptionGroup("the configuration cannot be used", list(mistakes.values()))
+
+
+def _read_mdev(
+    conf: cfg.ConfigOpts, types: Sequence[str], mistakes: Mistakes
+) -> dict[str, MdevOptions]:
+    read = {}
+    for type_ in types:
+        group, declared = mdev_group(type_), mdev_options(type_)
+        conf.register_opts(declared, group)
+        read[type_] = MdevOptions(**values(conf, group, declared, mistakes))
+    return read
+
+
+def _read_physnets(
+    conf: cfg.ConfigOpts, names: Sequence[str], mistakes: Mistakes
+) -> dict[str, Sequence[int]]:
+    read = {}
+    for name in names:
+        group, declared = physnet_group(name), physnet_options()
+        conf.register_opts(declared, group)
+        read[name] = values(conf, group, declared, mistakes)["numa_nodes"]
+    return read

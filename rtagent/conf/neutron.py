@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg, types
 
-from rtagent.conf.options import Group, mistake, option
+from rtagent.conf.options import Group, option
 from rtagent.conf.types import Items
-from rtagent.errors import ConfigError
-from rtagent.model.base import MAX_INT, Value
-from rtagent.model.policy import NetworkPolicy
+from rtagent.model.base import MAX_INT
 
 
 def _numa_nodes(whose: str) -> dict[str, Any]:
@@ -65,41 +63,3 @@ def physnets(conf: cfg.ConfigOpts) -> Sequence[str]:
         return tuple(conf.neutron.physnets)
     except (ValueError, cfg.Error):
         return ()
-
-
-class NetworkOptions(Value, frozen=True, kw_only=True):
-    """The options for networks.
-
-    :ivar cells: ``numa_nodes`` of each physical network that is listed.
-    """
-
-    neutron: Neutron
-    tunnel: NeutronTunnel
-    cells: Mapping[str, Sequence[int]]
-
-    def policy(self) -> NetworkPolicy:
-        """Return the policy for networks."""
-        return NetworkPolicy(
-            physnets={name: frozenset(cells) for name, cells in self.cells.items()},
-            tunnels=frozenset(self.tunnel.numa_nodes),
-        )
-
-    def mistakes(self) -> Iterator[ConfigError]:
-        """Yield an error for each listed network without NUMA cells."""
-        for name, cells in self.cells.items():
-            if not cells:
-                rule = f"must list the NUMA cells of {name}, which is in [neutron] physnets"
-                group = physnet_group(name)
-                yield mistake(group, "numa_nodes", "", rule)
-
-    def unlisted(self, groups: Iterable[str]) -> Iterator[ConfigError]:
-        """Yield an error for each group of a physical network that is not listed.
-
-        :param groups: all groups of the files.
-        """
-        for group in sorted(groups):
-            name = group.removeprefix(physnet_group(""))
-            if name != group and name not in self.cells:
-                rule = f"must list {name}, because there is a group [{group}]"
-                listed = ",".join(self.neutron.physnets)
-                yield mistake("neutron", "physnets", listed, rule)

@@ -13,7 +13,8 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.default import Default
-from rtagent.conf.settings import Settings, read_options
+from rtagent.conf.load import read_options
+from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
 from rtagent.nova.driver_report import host_cells
 

@@ -9,7 +9,6 @@ from oslo_config import cfg
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
 from rtagent.conf import libraries, load, placement
-from rtagent.conf import settings as judging
 from rtagent.conf.options import note
 from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
@@ -167,7 +166,7 @@ def checked(
     :param files: what the provider files add; None: they are read.
     :raises ExceptionGroup: of `ConfigError`: every mistake.
     """
-    settings, mistakes = judging.judge(conf, files)
+    settings, mistakes = load.judge(conf, files)
     libraries.judge(conf, mistakes)
     for accept in rules.accept(conf, settings):
         try:
@@ -176,5 +175,5 @@ def checked(
             note(mistakes, error)
         except cfg.Error:  # an unreadable option of a library, which was noted above
             continue
-    judging.refuse(mistakes)
+    load.refuse(mistakes)
     return settings

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 import rtagent.embedded
 from rtagent.claims import instance_claim
-from rtagent.conf import load, settings
+from rtagent.conf import load
 from rtagent.embedded import open_node
 from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, WriterFenced
 from rtagent.identity.enrollment import Claimant
@@ -34,7 +34,7 @@ def make_settings(tmp_path):
         paths = {"state_path": tmp_path / "state", "lock_path": tmp_path, "host": "cn1"}
         lines = "".join(f"{name} = {value}\n" for name, value in {**paths, **options}.items())
         file.write_text(f"[DEFAULT]\n{lines}{more}")
-        return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "embedder"))
+        return load.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "embedder"))
 
     return make
 

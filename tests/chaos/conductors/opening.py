@@ -14,7 +14,7 @@ from oslo_context.context import RequestContext
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.engine import Listener
 from rtagent.conductor.opening import open_conductor
-from rtagent.conf import load, settings
+from rtagent.conf import load
 from rtagent.embedded import SystemClock
 
 #: A line in the log of a conductor about a step begins with this.
@@ -29,7 +29,7 @@ def opened(config_file: str, listener: Listener = lambda operation: None) -> Ite
     conf = load.parse(cfg.ConfigOpts(), ["--config-file", config_file], "conductor")
     with open_conductor(
         conf,
-        settings.read_options(conf),
+        load.read_options(conf),
         clock=SystemClock(),
         context=RequestContext(user_id="chaos", roles=["conductor"], overwrite=False),
         timeout=5.0,

@@ -30,7 +30,8 @@ from rtagent.cmd.base import Action, List
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.rtagent import GROUP, Shell
 from rtagent.conductor.progress import Progress
-from rtagent.conf import load, settings
+from rtagent.conf import load
+from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
@@ -131,7 +132,7 @@ def config(tmp_path_factory: pytest.TempPathFactory, shown: Shown) -> Iterator[P
         f"[scheduler]\napi_address = {directory}/scheduler.sock\n"
     )
     conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    _write_database(settings.read_options(conf))
+    _write_database(load.read_options(conf))
     log = logging.getLogger("rtagent.rpc")
     with ExitStack() as stack:
         stack.callback(log.setLevel, log.level)
@@ -297,7 +298,7 @@ def _serve_calls(conf: cfg.ConfigOpts, stack: ExitStack) -> None:
         assert server.wait_started(60)
 
 
-def _write_database(found: settings.Settings) -> None:
+def _write_database(found: Settings) -> None:
     """Servers, what is owed to a host, and a service that was disabled."""
     engine = open_engine(found.conductor.connection, 10.0)
     migrate.sync(engine)

@@ -19,7 +19,7 @@ from rtagent.audit import AuditEnded
 from rtagent.bus import CallRefused, StatePublished
 from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.conf import load
-from rtagent.conf.settings import read
+from rtagent.conf.load import read
 from rtagent.embedded import SystemClock, open_node
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity

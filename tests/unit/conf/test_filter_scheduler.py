@@ -7,7 +7,8 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics
-from rtagent.conf.settings import Settings, read
+from rtagent.conf.load import read
+from rtagent.conf.settings import Settings
 
 #: Nova's defaults.
 DEFAULTS = FilterOptions(

@@ -8,7 +8,8 @@ from msgspec import UNSET
 from oslo_config import cfg
 
 from rtagent.conf import load
-from rtagent.conf.settings import Settings, read
+from rtagent.conf.load import read
+from rtagent.conf.settings import Settings
 from rtagent.model.assignment import ResourceInventory
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios

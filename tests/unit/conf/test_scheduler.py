@@ -6,8 +6,9 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
+from rtagent.conf.load import read
 from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.conf.settings import Settings, read
+from rtagent.conf.settings import Settings
 
 CONF = """
 [DEFAULT]

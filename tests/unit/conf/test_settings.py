@@ -9,7 +9,8 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
-from rtagent.conf.settings import Settings, groups, read
+from rtagent.conf.load import read
+from rtagent.conf.settings import Settings, groups
 from rtagent.errors import ConfigError
 from rtagent.model.node import Ratios
 from rtagent.model.policy import Policy

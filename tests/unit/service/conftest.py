@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oslo_config import cfg
 
 from rtagent.bus import Bus
-from rtagent.conf import load, settings
+from rtagent.conf import load
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import DuplicateHost, RtAgentError
@@ -45,7 +45,7 @@ def make_settings(directory: Path, **options: object) -> Settings:
     file = directory / "rtagent.conf"
     lines = "".join(f"{name} = {value}\n" for name, value in {**OPTIONS, **options}.items())
     file.write_text(f"[DEFAULT]\n{lines}")
-    return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
+    return load.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
 
 
 #: The events of a node, by the names that tests use.
