@@ -124,5 +124,5 @@ def wait_until(holds: Callable[[], bool], complaint: str) -> None:
     for _ in range(60):
         if holds():
             return
-        time.sleep(1.0)
+        time.sleep(3.0)
     raise UnexpectedExit(complaint)

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -59,11 +60,9 @@ NEED_PLACEMENT = {
 # -- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "module", ["rtagent.cmd.rtagent", "rtagent.cmd.rtagentd", "rtagent.cmd.rtagent_scheduler"]
-)
-def test_the_module_of_a_program_can_be_run(module):
-    command = [sys.executable, "-m", module, "--version"]
+def test_the_module_of_the_scheduler_can_be_run():
+    """Other tests run those of the agent and of the commands."""
+    command = [sys.executable, "-m", "rtagent.cmd.rtagent_scheduler", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert rtagent.__version__ in ended.stdout + ended.stderr
 
@@ -114,16 +113,22 @@ def test_the_help_option_alone_prints_the_global_help(capsys):
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_the_help_option_prints_the_help_of_the_command(name):
-    words = name.split()
-    explained = run(*words, "--help")
+def test_the_help_of_a_command_has_formats_and_columns_if_it_prints(name):
+    explained = run(*name.split(), "--help")
     assert explained.code == 0
     assert explained.out.startswith(f"usage: rtagent {name} ")
-    assert explained == run("help", *words)
+    silent = issubclass(POINTS[name].load(), Action)
+    assert silent is (name in SILENT)
+    assert ("-c COLUMN" in explained.out) is not silent
+    formats = re.search(r"-f {([a-z,]+)}", explained.out)
+    assert (formats is None) is silent
+    if formats is not None:
+        assert {"csv", "json", "table", "value", "yaml"} <= set(formats[1].split(","))
 
 
 def test_help_may_follow_options_and_arguments():
     expected = run("help", "claim", "create")
+    assert run("claim", "create", "--help") == expected
     assert run("claim", "create", "--instance", "x", "-h") == expected
     assert run("--offline", "claim", "create", "--vcpus", "2", "--help") == expected
     assert run("node", "show", "kvm-7", "--help") == run("help", "node", "show")
@@ -159,30 +164,29 @@ def test_what_needs_placement_names_the_option_that_is_not_set(name, conf):
 # -- formats --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", POINTS)
-def test_a_command_that_prints_has_formats_and_columns(name):
-    explained = run("help", *name.split()).out
-    silent = issubclass(POINTS[name].load(), Action)
-    assert silent is (name in SILENT)
-    assert ("-c COLUMN" in explained) is not silent
-    formats = re.search(r"-f {([a-z,]+)}", explained)
-    assert (formats is None) is silent
-    if formats is not None:
-        assert {"csv", "json", "table", "value", "yaml"} <= set(formats[1].split(","))
-
-
-@pytest.fixture
-def conf(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a configuration with an embedded database and a simulated host."""
-    host = run("host", "simulate", str(tmp_path / "host.xml"), "-f", "json").json
-    file = tmp_path / "rtagent.conf"
+    directory = tmp_path_factory.mktemp("commands")
+    host = run("host", "simulate", str(directory / "host.xml"), "-f", "json").json
+    file = directory / "rtagent.conf"
     file.write_text(
-        f"[DEFAULT]\nstate_path = {tmp_path}\n[libvirt]\nconnection_uri = {host['uri']}\n"
+        f"[DEFAULT]\nstate_path = {directory}\n[libvirt]\nconnection_uri = {host['uri']}\n"
     )
     assert run("--config-file", str(file), "db", "sync").code == 0
     return file
 
 
+@pytest.fixture(scope="module")
+def agent(conf: Path) -> Iterator[None]:
+    """A read API at the address of the configuration."""
+    api = ReadAPI(UnixAddress(f"{conf.parent}/rtagent.sock"), sources(devices_in_every_state()))
+    api.start()
+    yield
+    api.stop()
+
+
+@pytest.mark.usefixtures("agent")
 @pytest.mark.parametrize(
     ("command", "column"),
     [
@@ -228,14 +232,8 @@ def test_a_column_is_printed_as_json(command, column, conf, tmp_path):
         "pci show": [GPU_0],
         "schema show": ["ping"],
     }
-    socket = tmp_path / "rtagent.sock"
-    api = ReadAPI(UnixAddress(str(socket)), sources(devices_in_every_state()))
-    api.start()
-    try:
-        argv = [*command.split(), *arguments.get(command, []), "-f", "json", "-c", column]
-        outcome = run("-q", "--config-file", str(conf), *argv)
-    finally:
-        api.stop()
+    argv = [*command.split(), *arguments.get(command, []), "-f", "json", "-c", column]
+    outcome = run("-q", "--config-file", str(conf), *argv)
     assert outcome.code == (1 if command == "upgrade check" else 0), outcome.err
     found = json.loads(outcome.out)
     items = found if isinstance(found, list) else [found]

@@ -17,43 +17,15 @@ def parse(*argv: str) -> dict:
     return claim_request.arguments(parser.parse_args(argv))
 
 
+OPTIONS = """
+    --instance u --name vm --project p --user me --vcpus 2 --memory 1024 --root-gb 10
+    --ephemeral-gb 5 --swap 512 --flavor-name m1 --volume-backed --property hw:cpu_policy=shared
+    --property a=b=c --image-property x=y --limit vcpu=8 --limit memory_mb=4096 --tag own
+"""
+
+
 def test_options_set_the_fields_of_the_document():
-    assert parse(
-        *[
-            "--instance",
-            "u",
-            "--name",
-            "vm",
-            "--project",
-            "p",
-            "--user",
-            "me",
-            "--vcpus",
-            "2",
-            "--memory",
-            "1024",
-        ],
-        *[
-            "--root-gb",
-            "10",
-            "--ephemeral-gb",
-            "5",
-            "--swap",
-            "512",
-            "--flavor-name",
-            "m1",
-            "--volume-backed",
-        ],
-        *[
-            "--property",
-            "hw:cpu_policy=shared",
-            "--property",
-            "a=b=c",
-            "--image-property",
-            "x=y",
-        ],
-        *["--limit", "vcpu=8", "--limit", "memory_mb=4096", "--tag", "own"],
-    ) == {
+    assert parse(*OPTIONS.split()) == {
         "instance": {
             "uuid": "u",
             "display_name": "vm",
