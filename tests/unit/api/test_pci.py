@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rtagent.api import pci
 from rtagent.api.pci import Device
-from rtagent.errors import InvalidRequest, PciDeviceNotFound
+from rtagent.errors import InvalidRequest
 from rtagent.pci.device_users import (
     ALLOCATED,
     AVAILABLE,
@@ -153,11 +153,6 @@ def test_an_invalid_filter_value_is_an_error():
     with pytest.raises(InvalidRequest) as raised:
         addresses(status="free", dev_type="vf", node="other")
     assert [each["path"] for each in raised.value.kwargs["errors"]] == ["dev_type", "status"]
-
-
-def test_an_unknown_device_is_not_found():
-    with pytest.raises(PciDeviceNotFound, match=r"0000:00:00\.0"):
-        shown("0000:00:00.0")
 
 
 def test_an_assigned_resource_names_its_owner():

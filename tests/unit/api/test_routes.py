@@ -15,7 +15,7 @@ from rtagent.model.device import PciDevices, Tags
 from rtagent.model.health import Check, Status
 from tests.support.api_states import NODE, NOW, empty, moved, populated, sources, uuid
 from tests.support.owned_hosts import devices_in_every_state
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 
 
 def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str, Any]]:
@@ -127,19 +127,6 @@ def test_a_device_is_found_by_its_address():
     assert (status, document["pci"]["address"]) == (HTTPStatus.OK, GPU_1)
     status, document = get("/pci/0000:00:00.0", sources(devices_in_every_state()))
     assert (status, document["error"]) == (HTTPStatus.NOT_FOUND, "PciDeviceNotFound")
-
-
-def test_devices_are_filtered():
-    _, document = get("/pci?status=claimed&dev_type=type-VF", sources(devices_in_every_state()))
-    assert [device["address"] for device in document["pci"]] == [vf(0)]
-    assert get("/pci?status=free")[0] == HTTPStatus.BAD_REQUEST
-
-
-def test_assigned_resources_are_listed():
-    _, document = get("/resources", sources(devices_in_every_state()))
-    assert [each["status"] for each in document["resources"]] == [
-        "allocated", "allocated", "available", "available", "allocated"
-    ]  # fmt: skip
 
 
 def test_migrations_are_listed_and_filtered():

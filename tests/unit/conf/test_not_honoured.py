@@ -1,12 +1,11 @@
 """Options of Nova that the agent does not have, and that mean something for claims."""
 
 import pytest
-from oslo_config import cfg
 
-from rtagent.conf import load
 from rtagent.conf.libraries import listed
 from rtagent.conf.unknown import NAMESPACES, OPTIONS, not_honoured
 from tests.functional.cli.shell import run
+from tests.support.configurations import parsed
 
 NOVA = """
 [DEFAULT]
@@ -25,10 +24,8 @@ available_filters = mine.Filter
 
 
 def found(directory, text):
-    file = directory / "nova.conf"
-    file.write_text(text)
-    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    return [f"{e.kwargs['group']}.{e.kwargs['option']}" for e in not_honoured(conf)]
+    errors = not_honoured(parsed(directory, text))
+    return [f"{error.kwargs['group']}.{error.kwargs['option']}" for error in errors]
 
 
 def test_options_that_would_be_ignored_are_mistakes_of_config_check(tmp_path):
@@ -38,7 +35,7 @@ def test_options_that_would_be_ignored_are_mistakes_of_config_check(tmp_path):
         "workarounds.reserve_disk_resource_for_image_cache",
         "filter_scheduler.available_filters",
     ]
-    outcome = run("--config-file", str(tmp_path / "nova.conf"), "config", "check")
+    outcome = run("--config-file", str(tmp_path / "rtagent.conf"), "config", "check")
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.splitlines()[1] == (
         "rtagent: [libvirt] images_type = rbd: is an option of Nova that the agent does not have:"

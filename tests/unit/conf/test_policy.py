@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
-from oslo_config import cfg
 
 from rtagent.conf import load
-from rtagent.conf.load import read
-from rtagent.conf.settings import Settings
 from rtagent.model.assignment import ResourceInventory
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios
 from rtagent.model.policy import EnabledMdevType, NetworkPolicy, NumaPolicy, PciPolicy
+from tests.support.configurations import mistakes, parsed, settings
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 NOVA = """
@@ -35,16 +33,6 @@ device_addresses = 0000:88:00.0
 [libvirt]
 pmem_namespaces = 128G:ns0|ns1,MEDIUM:ns2
 """
-
-
-def conf(directory: Path, text: str) -> cfg.ConfigOpts:
-    file = directory / "rtagent.conf"
-    file.write_text(text)
-    return load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-
-
-def settings(directory: Path, text: str) -> Settings:
-    return read(conf(directory, text))
 
 
 def pci(directory: Path, text: str) -> PciPolicy:
@@ -210,10 +198,7 @@ def test_no_device_is_available_by_default(tmp_path):
     ],
 )
 def test_mistake_names_index_key_and_rule(tmp_path, text, mistake):
-    with pytest.raises(ExceptionGroup) as caught:
-        settings(tmp_path, text)
-
-    assert [str(error) for error in caught.value.exceptions] == [mistake]
+    assert mistakes(tmp_path, text) == [mistake]
 
 
 def test_devices_are_reported_in_placement_only_on_request(tmp_path):
@@ -225,10 +210,7 @@ def test_devices_are_reported_in_placement_only_on_request(tmp_path):
 def test_mistake_in_one_option_does_not_hide_another(tmp_path):
     text = "[pci]\ndevice_spec = x\nalias = x\n[libvirt]\npmem_namespaces = x\n"
 
-    with pytest.raises(ExceptionGroup) as caught:
-        settings(tmp_path, text)
-
-    options = [str(error).split(" ")[1] for error in caught.value.exceptions]
+    options = [sentence.split(" ")[1] for sentence in mistakes(tmp_path, text)]
     assert options == ["device_spec", "alias", "pmem_namespaces"]
 
 
@@ -257,15 +239,15 @@ def test_names_that_look_like_others_are_doubted(tmp_path):
 
 
 def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
-    conf_ = conf(tmp_path, NOVA)
-    read(conf_)
+    conf = parsed(tmp_path, NOVA)
+    load.read(conf)
     (tmp_path / "rtagent.conf").write_text(
         "[devices]\nenabled_mdev_types = nvidia-36\n[mdev_nvidia-36]\nmax_instances = 3\n"
     )
 
-    conf_.mutate_config_files()
+    conf.mutate_config_files()
 
-    (only,) = read(conf_).policy(Ratios()).pci.mdev_types
+    (only,) = load.read(conf).policy(Ratios()).pci.mdev_types
     assert (only.type, only.max_instances) == ("nvidia-36", 3)
 
 
@@ -298,15 +280,15 @@ def test_networks_have_the_cells_of_their_groups(tmp_path):
 
 
 def test_group_of_a_network_that_is_listed_at_a_reload_is_read(tmp_path):
-    conf_ = conf(tmp_path, NETWORKS)
-    read(conf_)
+    conf = parsed(tmp_path, NETWORKS)
+    load.read(conf)
     (tmp_path / "rtagent.conf").write_text(
         "[neutron]\nphysnets = other\n[neutron_physnet_other]\nnuma_nodes = 1\n"
     )
 
-    conf_.mutate_config_files()
+    conf.mutate_config_files()
 
-    assert read(conf_).numa_policy.networks == NetworkPolicy(physnets={"other": frozenset({1})})
+    assert load.read(conf).numa_policy.networks == NetworkPolicy(physnets={"other": frozenset({1})})
 
 
 def test_claims_are_judged_and_share_devices_as_the_options_say(tmp_path: Path):

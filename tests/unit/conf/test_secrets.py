@@ -1,21 +1,19 @@
 """Secrets of a configuration in a text."""
 
 import pytest
-from oslo_config import cfg
 
-from rtagent.conf import load
 from rtagent.conf.secrets import Secrets
+from tests.support.configurations import parsed
 
 
 @pytest.fixture
 def secrets(tmp_path):
-    file = tmp_path / "rtagent.conf"
-    file.write_text(
+    text = (
         "[database]\nconnection = postgresql+psycopg://rtagent:p%40ss/word@db/rtagent\n"
         "[placement]\nauth_type = password\npassword = keystone-secret\n"
         "[conductor]\nconnection = mysql+pymysql://c:abc@db/c\n"
     )
-    return Secrets(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
+    return Secrets(parsed(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +35,5 @@ def test_secrets_are_hidden_wherever_they_are(secrets, text, masked):
 
 
 def test_configuration_that_cannot_be_read_hides_the_rest(tmp_path):
-    file = tmp_path / "rtagent.conf"
-    file.write_text("[database]\nconnection = $nothing\n[conductor]\nconnection = sqlite:///x/y\n")
-    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    assert Secrets(conf).masked("at sqlite:///x/y") == "at ***"
+    text = "[database]\nconnection = $nothing\n[conductor]\nconnection = sqlite:///x/y\n"
+    assert Secrets(parsed(tmp_path, text)).masked("at sqlite:///x/y") == "at ***"

@@ -5,13 +5,12 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.unknown import unknown
+from tests.support.configurations import parsed
 
 
 def reported(directory, text):
-    file = directory / "rtagent.conf"
-    file.write_text(text)
-    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    return [sentence.removeprefix(f"{file}: ") for sentence in unknown(conf)]
+    prefix = f"{directory}/rtagent.conf: "
+    return [sentence.removeprefix(prefix) for sentence in unknown(parsed(directory, text))]
 
 
 def test_misspelt_options_and_groups_are_reported_in_order(tmp_path):
