@@ -41,10 +41,10 @@ def shown(address: str) -> Device:
     return pci.device(devices_in_every_state(), address)["pci"]
 
 
-def test_every_device_has_a_status():
-    assert {
-        each.address: each.status for each in pci.devices(devices_in_every_state(), {})["pci"]
-    } == {
+def test_every_device_has_a_status_and_is_listed_by_address():
+    listed = pci.devices(devices_in_every_state(), {})["pci"]
+    assert addresses() == sorted(addresses())
+    assert {device.address: device.status for device in listed} == {
         GPU_0: ALLOCATED,
         GROUP_GPU: UNAVAILABLE,
         MDEV_GPU: ALLOCATED,
@@ -58,31 +58,21 @@ def test_every_device_has_a_status():
     }
 
 
-def test_devices_are_listed_by_address():
-    assert addresses() == sorted(addresses())
-
-
-def test_a_claimed_device_names_claim_and_instance():
-    device = shown(vf(0))
-    assert (device.owner_id, device.name, device.claim_uuid) == (DB, "db-1", DB_CLAIM.uuid)
-
-
-def test_a_claim_takes_precedence_over_a_domain_that_uses_its_device():
-    device = shown(GPU_0)
-    assert (device.owner_id, device.claim_uuid) == (WEB, WEB_CLAIM.uuid)
-    assert device.others == (FOREIGN_DOMAIN,)
-
-
-def test_a_device_of_a_foreign_domain_names_the_domain():
-    device = shown(FOREIGN_VF)
-    assert (device.owner_id, device.name, device.claim_uuid) == (FOREIGN_DOMAIN, "odd", None)
-    assert device.others == ()
-
-
-def test_a_device_with_mdevs_names_their_owners():
-    device = shown(MDEV_GPU)
-    assert (device.owner_id, device.name, device.claim_uuid) == (WEB, "web-1", WEB_CLAIM.uuid)
-    assert device.others == (FOREIGN_DOMAIN,)
+@pytest.mark.parametrize(
+    ("address", "owner", "others"),
+    [
+        (vf(0), (DB, "db-1", DB_CLAIM.uuid), ()),
+        # A claim takes precedence over a domain that uses its device.
+        (GPU_0, (WEB, "web-1", WEB_CLAIM.uuid), (FOREIGN_DOMAIN,)),
+        (FOREIGN_VF, (FOREIGN_DOMAIN, "odd", None), ()),
+        (MDEV_GPU, (WEB, "web-1", WEB_CLAIM.uuid), (FOREIGN_DOMAIN,)),
+    ],
+    ids=["claimed", "also used", "foreign", "mediated"],
+)
+def test_a_device_names_its_owner_and_other_users(address, owner, others):
+    device = shown(address)
+    assert (device.owner_id, device.name, device.claim_uuid) == owner
+    assert device.others == others
 
 
 def test_a_device_has_its_properties():

@@ -51,11 +51,6 @@ def test_the_tag_changes_with_the_revision():
     assert tags[0] == tags[1] != tags[2]
 
 
-def test_a_page_is_rendered_once_for_a_revision():
-    agent = sources()
-    assert get("/", agent) is get("/", agent)
-
-
 def test_a_stale_state_is_announced():
     assert "out of date" in get("/", sources(stale=True)).body.decode()
     assert "out of date" not in get("/").body.decode()
