@@ -23,8 +23,9 @@ OTHERS = {"asyncio", "cmd2", "cryptography", "eventlet", "jinja2", "jsonschema",
 CONFIGURATION = {"msgspec", "netaddr", "oslo_config", "oslo_log"}
 #: Packages that an agent without signed calls, pages and migrations does not use.
 UNUSED = {
-    *("alembic", "cliff", "cryptography", "jinja2", "jsonschema", "mako", "prettytable"),
-    *("psycopg", "pymysql", "pygments", "rich"),
+    *("alembic", "bcrypt", "cliff", "cryptography", "jinja2", "jsonschema", "mako", "prettytable"),
+    *("psycopg", "pymysql", "pygments", "rich", "greenlet", "tests"),
+    *("rtagent.conductor", "rtagent.scheduler.filters", "rtagent.virt.simulate"),
 }
 #: Runs a command; the last line has the modules, and the files of metadata that were opened.
 PROGRAM = """
@@ -81,4 +82,22 @@ def test_an_agent_with_a_current_database_imports_no_migrations_pages_or_command
         lines = daemon.log.read_text().splitlines()
     imported = {line.rpartition("|")[2].strip() for line in lines if "import time:" in line}
     assert "sqlalchemy" in imported
-    assert {name.partition(".")[0] for name in imported} & UNUSED == set()
+    packages = {name.rsplit(".", depth)[0] for name in imported for depth in range(4)}
+    assert packages & UNUSED == set()
+
+
+def test_library_that_looks_for_eventlet_is_imported_without_it():
+    code = (
+        "import sys, rtagent.cmd, oslo_messaging;"
+        " sys.exit(any(map(sys.modules.get, ('eventlet', 'chardet', 'charset_normalizer'))))"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_programs_read_answers_that_name_no_encoding_as_utf_8():
+    code = (
+        "import io, rtagent.cmd, requests; answer = requests.Response();"
+        " answer.raw = io.BytesIO('Zürich'.encode()); print(ascii(answer.text))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout.strip(), run.stderr) == (ascii("Zürich"), "")
