@@ -60,15 +60,13 @@ class BrokerDefinitions(Text):
     removes the user of a host.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "hosts", nargs="+", metavar="HOST", help="The [DEFAULT] host of each agent."
         )
         parser.add_argument(
             "--vhost", default=VHOST, help=f"The name of the virtual host. Default: {VHOST}."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         names = broker_names(self.app.client.conf)

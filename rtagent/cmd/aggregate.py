@@ -39,11 +39,9 @@ class AggregateList(List):
 class AggregateCreate(Show):
     """Create an aggregate without hosts."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", help="The name of the aggregate.")
         _add_metadata(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         aggregate = self.app.client.call_scheduler(
@@ -55,8 +53,8 @@ class AggregateCreate(Show):
 class AggregateSet(Show):
     """Change the name and the metadata of an aggregate. Other fields and keys stay."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_aggregate(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_aggregate(parser)
         parser.add_argument("--name", help="The new name.")
         _add_metadata(parser)
         parser.add_argument(
@@ -66,7 +64,6 @@ class AggregateSet(Show):
             default=[],
             help="Remove this key of the metadata. May be repeated.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         metadata: dict[str, str | None] = {**_metadata(parsed_args)}
@@ -89,8 +86,8 @@ class AggregateSet(Show):
 class AggregateAddHost(Show):
     """Add a host to an aggregate. The host need not have an agent yet."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_host(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_host(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         aggregate = self.app.client.call_scheduler(
@@ -102,8 +99,8 @@ class AggregateAddHost(Show):
 class AggregateRemoveHost(Show):
     """Remove a host from an aggregate. Its instances stay."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_host(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_host(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         aggregate = self.app.client.call_scheduler(
@@ -115,8 +112,9 @@ class AggregateRemoveHost(Show):
 class AggregateDelete(Action):
     """Delete an aggregate that has no hosts."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_dry_run(_with_aggregate(super().get_parser(prog_name)), "delete")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_aggregate(parser)
+        with_dry_run(parser, "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.dry_run:
@@ -136,14 +134,13 @@ class AggregateDelete(Action):
         self.app.LOG.info("aggregate %s (%s) would be deleted", found["name"], found["uuid"])
 
 
-def _with_aggregate(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _with_aggregate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("aggregate", help="The name or the uuid of the aggregate.")
-    return parser
 
 
-def _with_host(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    _with_aggregate(parser).add_argument("host", help="The name of the service host.")
-    return parser
+def _with_host(parser: argparse.ArgumentParser) -> None:
+    _with_aggregate(parser)
+    parser.add_argument("host", help="The name of the service host.")
 
 
 def _add_metadata(parser: argparse.ArgumentParser) -> None:

@@ -176,14 +176,13 @@ def invalid(method: str, path: str, message: str) -> InvalidRequest:
     return InvalidRequest(method=method, errors=[{"path": path, "message": message}])
 
 
-def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add ``--dry-run`` to a command that cannot be undone. :param verb: what it does."""
     parser.add_argument(
         "--dry-run",
         action="store_true",
         help=f"Check, and show what the command would {verb}; change nothing.",
     )
-    return parser
 
 
 def _formatter(name: str, class_: type[SingleFormatter]) -> Extension[SingleFormatter]:

@@ -92,12 +92,10 @@ class ClaimList(List):
 
     nouns = "claims"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--instance", metavar="UUID", help="Only claims of this instance.")
         parser.add_argument("--state", help="Only claims in this state, for example active.")
         parser.add_argument("--long", action="store_true", help="Show more columns.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         filters = {"instance": parsed_args.instance, "state": parsed_args.state}
@@ -110,8 +108,8 @@ class ClaimList(List):
 class ClaimShow(Show):
     """Show all fields of a claim that has not ended."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_uuid(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_uuid(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return row(_SHOW, self.app.client.read("claims", parsed_args.claim)["claim"])
@@ -122,8 +120,8 @@ class ClaimHistory(List):
 
     nouns = "events of that claim"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_uuid(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_uuid(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         return rows(_HISTORY, self.app.client.database.history(parsed_args.claim))
@@ -136,10 +134,9 @@ class ClaimDomain(Text):
     Devices that are attached to the guest stay, too.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = with_uuid(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_uuid(parser)
         parser.add_argument("file", metavar="FILE", type=Path, help="A libvirt domain document.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         from rtagent.virt.libvirt import guest
@@ -183,8 +180,7 @@ class ClaimCreate(_Decision):
     A refusal lists all reasons, the smallest shortfall first, and the exit code is 3.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         claim_request.add_arguments(parser)
         parser.add_argument(
             "--operation-id",
@@ -192,7 +188,6 @@ class ClaimCreate(_Decision):
             help="The operation id, which becomes the uuid of the claim. The id of an earlier call"
             " repeats that call. Default: that of the file, or a new one.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         arguments = claim_request.arguments(parsed_args)
@@ -215,10 +210,8 @@ class ClaimTest(_Decision):
     A refusal lists all reasons, the smallest shortfall first, and the exit code is 3.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         claim_request.add_arguments(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         arguments = claim_request.arguments(parsed_args)
@@ -234,8 +227,8 @@ class _Update(Show):
 
     method: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_uuid(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_uuid(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return row(_SHOW, self.app.client.call(self.method, parsed_args.claim))
@@ -253,10 +246,9 @@ class ClaimRenew(_Update):
     method = "renew_claim"
 
 
-def with_uuid(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_uuid(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a claim."""
     parser.add_argument("claim", metavar="UUID", help="The uuid of the claim.")
-    return parser
 
 
 def _claim(document: _Document) -> Claim:

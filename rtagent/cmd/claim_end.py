@@ -29,8 +29,8 @@ class _End(Action):
     method: ClassVar[str]
     ended: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = with_uuid(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_uuid(parser)
         parser.add_argument(
             "--force",
             action="store_true",
@@ -38,7 +38,7 @@ class _End(Action):
             " an orphan afterwards.",
         )
         parser.add_argument("--reason", help="The reason, which the history of the claim keeps.")
-        return with_dry_run(parser, "end")
+        with_dry_run(parser, "end")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         uuid, client = parsed_args.claim, self.app.client
@@ -74,8 +74,8 @@ class ClaimRelease(_End):
 
     method, ended = "release_claim", "released"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--device",
             metavar="ADDRESS",
@@ -83,7 +83,6 @@ class ClaimRelease(_End):
             help="Release this device only, like 0000:08:00.0; may be repeated. The claim, of kind"
             " attach, keeps its other devices.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.device is None:

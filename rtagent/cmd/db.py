@@ -33,14 +33,12 @@ creates no claims and frees none before rtagent node accept-restore."""
 class DbSync(Text):
     """Upgrade the database's schema to the version of this program."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--sql",
             action="store_true",
             help="Print the statements for an empty database, and connect to none.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         connection = self.app.client.settings.database.connection
@@ -92,8 +90,8 @@ class DbAccept(Text):
     start, each agent uses the rows as they are, and grants claims again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_dry_run(super().get_parser(prog_name), "accept")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_dry_run(parser, "accept")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         with _existing(self.app.client) as engine:
@@ -123,10 +121,8 @@ class DbHistory(List):
 class DbBackup(Text):
     """Copy the embedded database to a file, also while the daemon runs."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="The new file. It must not exist yet.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         with _existing(self.app.client) as engine:
@@ -142,10 +138,8 @@ class DbRestore(Text):
     stays as it is. The database that it replaces is kept under another name.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="The backup.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         settings, file = self.app.client.settings, parsed_args.file
@@ -172,15 +166,14 @@ class DbPurge(Text):
     history of claims is kept, unless --history is given.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--history",
             type=_days,
             metavar="DAYS",
             help="Delete the history of ended claims that is older than this, too.",
         )
-        return with_dry_run(parser, "delete")
+        with_dry_run(parser, "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client

@@ -28,8 +28,7 @@ class NodeDrain(List):
 
     nouns = "claims or domains on the node"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--reason", help="The reason, which callers and operators see.")
         parser.add_argument(
             "--deadline",
@@ -44,7 +43,6 @@ class NodeDrain(List):
         parser.add_argument(
             "--long", action="store_true", help="List claims, why they are suspect, and the node."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client

@@ -37,8 +37,7 @@ class Events(List):
 
     nouns = "events"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--follow", action="store_true", help="Print events as they happen, one in a line."
         )
@@ -57,7 +56,6 @@ class Events(List):
         parser.add_argument(
             "--after", metavar="ID", default="", help="Begin after the event with this id."
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         if not parsed_args.follow:

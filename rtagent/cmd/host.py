@@ -21,8 +21,7 @@ class HostSimulate(Text):
     not report. The command prints the URI for [libvirt] connection_uri.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="The new file.")
         for option, value, what in _numbers():
             help_ = f"The number of {what}. Default: %(default)s."
@@ -52,7 +51,6 @@ class HostSimulate(Text):
             default=Machine().hostname,
             help="The name of the host. Default: %(default)s.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         file: Path = parsed_args.file
@@ -90,8 +88,7 @@ class HostSimulateEdit(Action):
     come and go as on a real host.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="The file of the host.")
         for option, metavar, what in (
             ("--remove-domain", "UUID", "Remove this domain."),
@@ -106,7 +103,6 @@ class HostSimulateEdit(Action):
                 default=[],
                 help=f"{what} May be repeated.",
             )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         domains = [_document(name) for name in parsed_args.add_domain]

@@ -38,8 +38,7 @@ class KeyGenerate(Show):
     daemons read both files again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", type=_name, help="The name of the caller, such as conductor.")
         parser.add_argument(
             "--role",
@@ -64,7 +63,6 @@ class KeyGenerate(Show):
             type=Path,
             help="The file for the private key, which must not exist. Default: NAME.jwk, here.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         path = _path(self.app.client)
@@ -106,10 +104,9 @@ class KeyRevoke(Action):
     """Remove a key from [rpc] keys_file. A daemon accepts the key until it reads the file again, at
     SIGHUP (`systemctl reload`)."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", type=_name, help="The name of the key.")
-        return with_dry_run(parser, "revoke")
+        with_dry_run(parser, "revoke")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path, name = _path(self.app.client), parsed_args.name

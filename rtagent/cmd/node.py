@@ -90,8 +90,8 @@ class NodeShow(Show):
     "used" is what claims and foreign domains use; "claimable" is (total - reserved) * ratio.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return add_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return row(_SHOW, read_node(self.app.client, "nodes", parsed_args.node))
@@ -104,10 +104,9 @@ class NodeRemove(Action):
     with the same uuid starts again, the record is restored.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("node", help="The uuid or hypervisor_hostname of the node.")
-        return with_dry_run(parser, "remove")
+        with_dry_run(parser, "remove")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         database, dry_run = self.app.client.database, parsed_args.dry_run
@@ -129,15 +128,13 @@ class NodeAcceptRestore(List):
 
     nouns = "differences and no orphans"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--revision",
             type=int,
             help="Accept the restored database of this revision. Without this option the command"
             " names the revision.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client, log = self.app.client, self.app.LOG
@@ -160,14 +157,13 @@ class NodeAcceptRestore(List):
         return _LOST, [*_claims(restore["differences"]), *_orphans(shown["orphans"])]
 
 
-def add_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the optional argument that names a node."""
     parser.add_argument(
         "node",
         nargs="?",
         help="The uuid or hypervisor_hostname of the node. Default: the only one.",
     )
-    return parser
 
 
 def read_node(client: Client, noun: str, name: str | None) -> Mapping[str, Any]:

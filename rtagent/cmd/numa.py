@@ -46,8 +46,8 @@ class NumaShow(Show):
     too. All formats but the table print the document.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return add_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         host = read_node(self.app.client, "numa", parsed_args.node)

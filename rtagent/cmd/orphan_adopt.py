@@ -43,8 +43,7 @@ class OrphanAdopt(List):
 
     nouns = "orphans to adopt"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("domains", metavar="UUID", nargs="*", help="A domain to adopt.")
         parser.add_argument(
             "--all",
@@ -68,7 +67,6 @@ class OrphanAdopt(List):
             help="Show the claims; do not make them. Each domain is tested alone: of two that share"
             " a host CPU or a device, only one can be adopted.",
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         self._code = Exit.OK

@@ -38,14 +38,12 @@ class PciList(List):
 
     nouns = "devices"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--status", help=f"Only this status: {', '.join(STATES)}.")
         parser.add_argument("--type", help=f"Only this type: {', '.join(DEV_TYPES)}.")
         parser.add_argument("--instance", metavar="UUID", help="Only devices of this owner.")
         parser.add_argument("--node", metavar="NAME", help="Only devices of this hypervisor.")
         parser.add_argument("--long", action="store_true", help="Show more columns.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         devices = self.app.client.read(
@@ -61,12 +59,11 @@ class PciList(List):
 class PciShow(Show):
     """Show all fields of a PCI device."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_address(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_address(parser)
         parser.add_argument(
             "--node", metavar="NAME", help="The hypervisor of the device. Default: the only one."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return row(_SHOW, self._device(parsed_args.address, parsed_args.node))
@@ -89,12 +86,11 @@ class PciQuarantine(Action):
     A claim to which the device is assigned keeps it.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_address(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_address(parser)
         parser.add_argument(
             "--reason", required=True, help="The reason, which `pci list` and refusals show."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.app.client.call("quarantine_pci_device", parsed_args.address, parsed_args.reason)
@@ -107,16 +103,15 @@ class PciClear(Action):
     An operator quarantined it, or it is for one-time use and was used: wipe it first.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_address(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_address(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.app.client.call("clear_pci_device", parsed_args.address)
         self.app.LOG.info("device %s is no longer quarantined", parsed_args.address)
 
 
-def _with_address(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _with_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "address", metavar="ADDRESS", help="The address as in `pci list`: dddd:bb:ss.f."
     )
-    return parser

@@ -50,8 +50,8 @@ class PlacementDiff(List):
 
     nouns = "differences"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
@@ -81,8 +81,8 @@ class PlacementShow(Show):
     of other clients.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
@@ -143,14 +143,13 @@ class PlacementReshape(List):
 
     nouns = "reshape is needed: nothing to do"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = with_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_node(parser)
         parser.add_argument(
             "--dry-run",
             action="store_true",
             help="Show the plan. Required: only the agent reshapes, when it starts.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         if not parsed_args.dry_run:
@@ -170,14 +169,13 @@ class PlacementReshape(List):
         return MOVED, [] if plan is None else list(_moved(now, plan))
 
 
-def with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_node(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a node."""
     parser.add_argument(
         "node",
         nargs="?",
         help="The uuid or hypervisor_hostname of the node. Default: that of this host.",
     )
-    return parser
 
 
 def placement_api(client: Client) -> HttpPlacement:

@@ -42,8 +42,8 @@ class PlacementOrphans(List):
 
     nouns = "orphaned allocations"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_node(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
@@ -64,12 +64,12 @@ class PlacementOrphansDelete(Show):
     other hosts stays.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "consumer", help="The uuid of the consumer, as placement orphans lists it."
         )
-        return with_dry_run(with_node(parser), "delete")
+        with_node(parser)
+        with_dry_run(parser, "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client, uuid = self.app.client, parsed_args.consumer

@@ -63,11 +63,9 @@ class MigrationList(List):
 
     nouns = "migrations"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--instance", metavar="UUID", help="Only moves of this instance.")
         parser.add_argument("--status", help="Only moves in this status, for example finished.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         filters = {"instance": parsed_args.instance, "status": parsed_args.status}
@@ -97,10 +95,8 @@ class ResourceList(List):
 
     nouns = "assigned resources"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--long", action="store_true", help="Show more columns.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         names = _LONG_RESOURCES if parsed_args.long else _RESOURCES

@@ -75,7 +75,12 @@ class Strict(Command):
     """A command whose usage errors are one line."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return one_line_errors(super().get_parser(prog_name))
+        parser = one_line_errors(super().get_parser(prog_name))
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command, after those of its formats."""
 
     def get_epilog(self) -> str:
         """Return nothing. cliff's reads the metadata of all distributions, to name a plugin."""

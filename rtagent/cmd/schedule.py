@@ -75,10 +75,8 @@ class ScheduleExplain(List):
 
     nouns = "hosts"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_request(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         arguments = _request(parsed_args)

@@ -74,10 +74,8 @@ class HostList(List):
 
     nouns = "hosts"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--long", action="store_true", help="Show more columns.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         hosts = self.app.client.read_scheduler("hosts")["hosts"]
@@ -87,12 +85,10 @@ class HostList(List):
 class HostShow(Show):
     """Show a host as the scheduler of this machine sees it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "host", help="The service host, the hypervisor_hostname or the uuid of the node."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         host = self.app.client.read_scheduler("hosts", parsed_args.host)["host"]

@@ -31,8 +31,8 @@ class SchemaList(List):
 
     nouns = "methods"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_topic(super().get_parser(prog_name), EVENTS)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_topic(parser, EVENTS)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         if parsed_args.topic == EVENTS:
@@ -49,14 +49,13 @@ class SchemaShow(Show):
     Those of a method are of its arguments, as one object, and of its reply.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_topic(super().get_parser(prog_name), EVENTS)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_topic(parser, EVENTS)
         parser.add_argument(
             "method",
             metavar="NAME",
             help="The name of a method, or of a type of events, from `schema list`.",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         if parsed_args.topic == EVENTS:
@@ -78,8 +77,8 @@ class SchemaShow(Show):
 class SchemaReference(Text):
     """Print the reference of an RPC API, a page of reStructuredText."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_topic(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _with_topic(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return ("reference",), (reference(parsed_args.topic),)
@@ -98,7 +97,7 @@ def _event(name: str) -> Row:
     )
 
 
-def _with_topic(parser: argparse.ArgumentParser, *more: str) -> argparse.ArgumentParser:
+def _with_topic(parser: argparse.ArgumentParser, *more: str) -> None:
     """:param more: what can be named in addition to the topics of RPC APIs."""
     parser.add_argument(
         "--topic",
@@ -108,4 +107,3 @@ def _with_topic(parser: argparse.ArgumentParser, *more: str) -> argparse.Argumen
         + (", or the events of an agent" if more else "")
         + ". Default: %(default)s.",
     )
-    return parser

@@ -72,8 +72,8 @@ class ServerList(List):
 class ServerShow(Show):
     """Show a server of the conductor's database."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_server(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_server(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         servers = open_records(self.app.client.settings).servers()
@@ -150,8 +150,7 @@ class ServerBuild(Operation):
     continued: `server resume`.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="The name of the server.")
         parser.add_argument("--uuid", metavar="UUID", help="Its uuid. Default: a new one.")
         parser.add_argument(
@@ -161,7 +160,6 @@ class ServerBuild(Operation):
             " merged. Default: a minimal one.",
         )
         server_request.add_arguments(parser)
-        return parser
 
     def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
         spec, document = server_request.request(args), server_request.domain_document(args)
@@ -175,15 +173,15 @@ class ServerDelete(Action, Working):
     operation. What the host has of it is removed later: `server owed list`.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = with_server(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_server(parser)
         parser.add_argument(
             "--force",
             action="store_true",
             help="Delete it although a host does not answer. Requires --reason.",
         )
         parser.add_argument("--reason", metavar="TEXT", help="Why it is forced; it is recorded.")
-        return with_dry_run(parser, "delete")
+        with_dry_run(parser, "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         reason = parsed_args.reason
@@ -230,12 +228,10 @@ class ServerResume(Action, Working):
     The exit code is that of the first operation that failed or stopped again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "operation", metavar="OPERATION", nargs="?", help="The uuid of one operation."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         codes = []
@@ -285,11 +281,10 @@ class ServerOwedDrop(Action, Working):
     If the host comes back nevertheless, the guest and its claim are still there.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("operation", metavar="OPERATION", help="Its uuid: server owed list.")
         parser.add_argument("--reason", metavar="TEXT", required=True, help="Why; it is logged.")
-        return with_dry_run(parser, "give up")
+        with_dry_run(parser, "give up")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.dry_run:
@@ -333,7 +328,6 @@ def find(servers: Sequence[Server], wanted: str) -> Server:
     return found[0]
 
 
-def with_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_server(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a server."""
     parser.add_argument("server", metavar="SERVER", help="The uuid or the name of the server.")
-    return parser

@@ -18,8 +18,8 @@ class _OfServer(Operation):
 
     operation: ClassVar[Callable[[Conductor, str], Server | None]]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return with_server(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        with_server(parser)
 
     def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
         return self.change(conductor, find(conductor.servers(), args.server), args)
@@ -34,14 +34,13 @@ class _OfServer(Operation):
 class _ToHost(_OfServer):
     """An operation that selects a host."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--host",
             metavar="HOST",
             help="Select only this host. The filters run. Default: the best host.",
         )
-        return parser
 
 
 class ServerResize(_OfServer):
@@ -51,10 +50,9 @@ class ServerResize(_OfServer):
     revert`.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         server_request.add_flavor(parser)
-        return parser
 
     def change(
         self, conductor: Conductor, server: Server, args: argparse.Namespace
@@ -83,10 +81,9 @@ class ServerMigrate(_ToHost):
     A stopped one then waits for `server confirm` or `server revert`.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--live", action="store_true", help="Move it while it runs.")
-        return parser
 
     def change(
         self, conductor: Conductor, server: Server, args: argparse.Namespace
@@ -101,15 +98,14 @@ class ServerEvacuate(_ToHost):
     What it has on the failed host is removed when that is back: `server resume`.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument(
             "--host-is-down",
             action="store_true",
             help="The guest does not run any more, although the agent of its host answers or"
             " libvirt shows that it runs.",
         )
-        return parser
 
     def change(
         self, conductor: Conductor, server: Server, args: argparse.Namespace

@@ -45,12 +45,10 @@ class ServiceDisable(Action):
     Placement gets the trait COMPUTE_STATUS_DISABLED. Calls are served as before.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--reason", required=True, help="The reason, which `service list` shows."
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         service = self.app.client.call("set_service", True, parsed_args.reason)
@@ -74,11 +72,9 @@ class ServiceForceDown(Action):
     that runs learns of it at its next heartbeat or report, and grants no claims until --off.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("host", help="The service host.")
         parser.add_argument("--off", action="store_true", help="The host is back.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         client, host, down = self.app.client, parsed_args.host, not parsed_args.off

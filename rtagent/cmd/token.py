@@ -19,11 +19,9 @@ class TokenCreate(Text):
     SIGHUP (`systemctl reload`) makes the daemons read the file again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", type=_name, help="The name of the reader, such as prometheus.")
         parser.add_argument("--role", choices=ROLES, default=ROLES[0], help="Default: reader.")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         path = _path(self.app.client)
@@ -49,10 +47,9 @@ class TokenList(List):
 class TokenRevoke(Action):
     """Remove a token from [api] tokens_file. The daemons accept it until SIGHUP."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", type=_name, help="The name of the token.")
-        return with_dry_run(parser, "revoke")
+        with_dry_run(parser, "revoke")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path = _path(self.app.client)
