@@ -25,6 +25,8 @@ Row = tuple[Sequence[str], Sequence[Any]]
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 #: What is shown of a value.
 Cell = Callable[[Any], Any]
+#: What the name of a key or of a token is.
+NAME_RULE = "must have 1 to 64 letters, digits, dots, underscores and dashes"
 #: What each column shows of an item: a document of the API, or a record.
 Cells = Mapping[str, Cell]
 
@@ -174,6 +176,17 @@ def invalid(method: str, path: str, message: str) -> InvalidRequest:
     :param path: the option, or a place in a file.
     """
     return InvalidRequest(method=method, errors=[{"path": path, "message": message}])
+
+
+def checked(valid: Callable[[str], bool], rule: str) -> Callable[[str], str]:
+    """Return the type of an argument that is a text. :param rule: what a valid text is."""
+
+    def parse(text: str) -> str:
+        if not valid(text):
+            raise argparse.ArgumentTypeError(f"{text!r} {rule}")
+        return text
+
+    return parse
 
 
 def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.base import NAME_RULE, Action, List, Row, Rows, Show, checked, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.replaced_file import alone, named_file, replace_file
 from rtagent.conf.rpc import GROUP, ROLES
@@ -28,6 +28,9 @@ from rtagent.rpc.trust.private_key import PrivateKey
 DAYS, MAX_DAYS = 365, 3650
 #: The time by which a key is valid before it is made, for servers whose clocks are behind.
 EARLIER = timedelta(minutes=5)
+
+_name = checked(is_name, NAME_RULE)
+_host = checked(is_host, "must be the [DEFAULT] host of an agent")
 
 
 class KeyGenerate(Show):
@@ -164,20 +167,6 @@ def _write_private(path: Path, key: PrivateKey) -> None:
 
 def _path(client: Client) -> Path:
     return named_file(client.settings.rpc.keys_file, GROUP, "keys_file")
-
-
-def _name(text: str) -> str:
-    if not is_name(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must have 1 to 64 letters, digits, dots, underscores and dashes"
-        )
-    return text
-
-
-def _host(text: str) -> str:
-    if not is_host(text):
-        raise argparse.ArgumentTypeError(f"{text!r} must be the [DEFAULT] host of an agent")
-    return text
 
 
 def _days(text: str) -> int:

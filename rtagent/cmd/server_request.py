@@ -11,7 +11,7 @@ import msgspec
 from lxml import etree
 
 from rtagent.cmd.base import invalid
-from rtagent.cmd.claim_request import FLAVOR, add_fields, fields, hints, mapping, pair
+from rtagent.cmd.claim_request import FLAVOR, add_fields, field, fields, hints, mapping, pair
 from rtagent.errors import InvalidRequest
 from rtagent.model.converter import Converter
 from rtagent.model.request import Flavor
@@ -21,11 +21,7 @@ from rtagent.virt.libvirt.document import BadDocument, parse
 
 #: The path in the document, and the option that sets it.
 _PATHS = {
-    **{
-        f"$.flavor.{'memory_mb' if o == 'memory' else o.replace('-', '_')}": f"--{o}"
-        for o in FLAVOR
-    },
-    "$.flavor.name": "--flavor-name",
+    **{f"$.flavor.{field(option)}": f"--{option}" for option in FLAVOR},
     "$.flavor.extra_specs": "--property",
     "$.image.properties": "--image-property",
     "$.scheduler_hints": "--hint",

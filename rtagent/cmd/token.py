@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rtagent.api.tokens import ROLES, Token, is_name, new_token, read_tokens
-from rtagent.cmd.base import Action, List, Row, Rows, Text, with_dry_run
+from rtagent.cmd.base import NAME_RULE, Action, List, Row, Rows, Text, checked, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.replaced_file import named_file, replace_file
 from rtagent.errors import ConfigError
+
+_name = checked(is_name, NAME_RULE)
 
 
 class TokenCreate(Text):
@@ -74,14 +76,6 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
         replace_file(path, "".join(each.line() for each in tokens))
     except OSError as exc:
         raise _refused(path, f"cannot be written: {exc.strerror}") from exc
-
-
-def _name(text: str) -> str:
-    if not is_name(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must have 1 to 64 letters, digits, dots, underscores and dashes"
-        )
-    return text
 
 
 def _refused(path: Path, rule: str) -> ConfigError:
