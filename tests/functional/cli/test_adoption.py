@@ -1,4 +1,4 @@
-"""rtagent orphan adopt, on a host that runs 200 guests without a claim."""
+"""rtagent orphan adopt, on a host that runs many guests without a claim."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ CONFIG: dict[str, dict[str, Any]] = {
         "alias": json.dumps({"name": "gpu", **GPU_IDS}),
     },
 }
-PINNED, GUESTS = 56, 200
+PINNED, GUESTS = 56, 80
+LAST = str(UUID(int=1000 + GUESTS - 1))
 SHUT_OFF, SHARING, UNMANAGED = (str(UUID(int=9000 + number)) for number in range(3))
 _OFF = "<test:runstate xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>5</test:runstate>"
 
@@ -130,7 +131,7 @@ def test_running_guests_become_claims_and_the_usage_stays(rtagent: Run, agent: D
 
 
 def test_the_claim_of_a_running_guest_is_released_by_force_only(rtagent: Run) -> None:
-    (claim,) = rtagent("claim", "list", "--instance", str(UUID(int=1199)), "-f", "json").json
+    (claim,) = rtagent("claim", "list", "--instance", LAST, "-f", "json").json
     uuid = claim["uuid"]
     for method in ("release", "abort"):
         for options in ((), ("--dry-run",)):
@@ -149,8 +150,8 @@ def test_the_claim_of_a_running_guest_is_released_by_force_only(rtagent: Run) ->
     history = rtagent("claim", "history", uuid, "-f", "json").json
     assert {each["action"]: each["reason"] for each in history}["release"] == forced[-1]
     assert rtagent("claim", "release", uuid, "--dry-run").code == 5
-    again = rtagent("orphan", "adopt", str(UUID(int=1199)), "-f", "json")
-    assert results(again) == {str(UUID(int=1199)): "adopted"}
+    again = rtagent("orphan", "adopt", LAST, "-f", "json")
+    assert results(again) == {LAST: "adopted"}
 
 
 def test_a_guest_that_is_shut_off_is_adopted_on_request(rtagent: Run, agent: Daemon) -> None:
