@@ -13,17 +13,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from oslo_config import cfg
 
-from rtagent.api.address import UnixAddress
-from rtagent.api.server import ReadAPI
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.rtagent import GROUP, Shell
-from rtagent.conf import load
-from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.server import RpcServer
-from rtagent.rpc.topics import SCHEDULER
-from rtagent.rpc.transport import get_transport
+from rtagent.rpc.topics import AGENT, SCHEDULER
+from tests.functional.cli.answering import answering
 from tests.functional.cli.shell import Outcome, run
 from tests.support.api_states import sources
 from tests.support.hosts import uid
@@ -92,38 +86,10 @@ def lines(name: str, long: bool) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The configuration of an agent and a scheduler that answer in this process."""
+    agent = Agent()
+    endpoints = {AGENT: agent.endpoint, SCHEDULER: SchedulerRpc().endpoint}
     directory = tmp_path_factory.mktemp("bad-input")
-    file = directory / "rtagent.conf"
-    file.write_text(
-        "[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = bad-input\nhost = cn1\n"
-        f"state_path = {directory}\n[api]\naddress = {directory}/api.sock\n"
-        f"[scheduler]\napi_address = {directory}/scheduler.sock\n"
-    )
-    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    agent, scheduler = Agent(), SchedulerRpc()
-    with contextlib.ExitStack() as stack:
-        # The servers log into this process, not into the commands'.
-        for name in ("rtagent.rpc", "rtagent.access"):
-            log = logging.getLogger(name)
-            stack.callback(log.setLevel, log.level)
-            log.setLevel(logging.CRITICAL)
-        for endpoint, topic in ((agent.endpoint, {}), (scheduler.endpoint, {"topic": SCHEDULER})):
-            in_flight = InFlight(agent.clock)
-            server = RpcServer(
-                get_transport(conf),
-                "cn1",
-                endpoint,
-                in_flight,
-                agent.clock,
-                agent.telemetry,
-                **topic,
-            )
-            server.start()
-            stack.callback(server.stop, 30)
-            assert server.wait_started(60)
-        api = ReadAPI(UnixAddress(f"{directory}/api.sock"), sources())
-        api.start()
-        stack.callback(api.stop)
+    with answering(directory, agent, endpoints, {"api": sources()}) as file:
         yield file
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,7 @@ import yaml
 from msgspec.structs import replace
 from oslo_config import cfg
 
-from rtagent.api.address import UnixAddress
 from rtagent.api.event_tail import tail_of
-from rtagent.api.server import ReadAPI
 from rtagent.claims import instance_claim
 from rtagent.cmd.base import Action, List
 from rtagent.cmd.exit_codes import Exit
@@ -39,11 +35,9 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.event import RecordedEvents
 from rtagent.model.request import Flavor
 from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
-from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.server import RpcServer
 from rtagent.rpc.topics import AGENT, SCHEDULER
-from rtagent.rpc.transport import get_transport
 from rtagent.scheduler.explanation import ExplainedHost, Objection
+from tests.functional.cli.answering import answering
 from tests.functional.cli.shell import Outcome, run
 from tests.support.api_states import PageFleet, moved, populated, simulated, sources, uuid
 from tests.support.hosts import NOON, call, request, uid
@@ -124,25 +118,17 @@ def shown() -> Shown:
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, shown: Shown) -> Iterator[Path]:
     """The configuration of an agent and a scheduler that answer in this process."""
+    agent, scheduler = _agent(), _scheduler()
+    endpoints = {
+        AGENT: SpoiledEndpoint(agent.endpoint),
+        SCHEDULER: SpoiledEndpoint(scheduler.endpoint),
+    }
+    fleet = PageFleet(simulated(0), simulated(32)).sources
+    documents = {"api": SpoiledSources(shown), "scheduler": SpoiledSources(fleet)}
     directory = tmp_path_factory.mktemp("hostile")
-    file = directory / "rtagent.conf"
-    file.write_text(
-        "[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = hostile\nhost = cn1\n"
-        f"state_path = {directory}\n[api]\naddress = {directory}/api.sock\n"
-        f"[scheduler]\napi_address = {directory}/scheduler.sock\n"
-    )
-    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
-    _write_database(load.read_options(conf))
-    log = logging.getLogger("rtagent.rpc")
-    with ExitStack() as stack:
-        stack.callback(log.setLevel, log.level)
-        log.setLevel(logging.CRITICAL)  # the servers log into this process, not into the commands'
-        _serve_calls(conf, stack)
-        fleet = PageFleet(simulated(0), simulated(32))
-        for name, answering in (("api", shown), ("scheduler", fleet.sources)):
-            api = ReadAPI(UnixAddress(f"{directory}/{name}.sock"), SpoiledSources(answering))
-            api.start()
-            stack.callback(api.stop)
+    with answering(directory, agent, endpoints, documents) as file:
+        conf = load.parse(cfg.ConfigOpts(), [f"--config-file={file}"], "rtagent")
+        _write_database(load.read_options(conf))
         yield file
 
 
@@ -268,12 +254,17 @@ def _events() -> list[RecordedEvents]:
     return [RecordedEvents(last=1, epoch=1, documents=(json.dumps(event).encode(),))]
 
 
-def _serve_calls(conf: cfg.ConfigOpts, stack: ExitStack) -> None:
-    agent, scheduler = Agent(), SchedulerRpc()
+def _agent() -> Agent:
+    agent = Agent()
     for operation_id in (BUILDING, LEASED):
         agent.tracker.create(
             instance_claim, replace(call("instance_claim"), operation_id=operation_id), request()
         )
+    return agent
+
+
+def _scheduler() -> SchedulerRpc:
+    scheduler = SchedulerRpc()
     scheduler.aggregates.create("racks", {}, uid())
     scheduler.aggregates.add_host("racks", "cn1")
     capacity = simulated(0).capacity
@@ -283,19 +274,7 @@ def _serve_calls(conf: cfg.ConfigOpts, stack: ExitStack) -> None:
             host="h", nodename="h", node_uuid=uid(), capacity=capacity, objections=(objection,)
         ),
     )
-    for topic, endpoint in ((AGENT, agent.endpoint), (SCHEDULER, scheduler.endpoint)):
-        server = RpcServer(
-            get_transport(conf),
-            "cn1",
-            SpoiledEndpoint(endpoint),
-            InFlight(agent.clock),
-            agent.clock,
-            agent.telemetry,
-            topic=topic,
-        )
-        server.start()
-        stack.callback(server.stop, 30)
-        assert server.wait_started(60)
+    return scheduler
 
 
 def _write_database(found: Settings) -> None:
