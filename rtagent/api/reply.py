@@ -101,10 +101,7 @@ class Replying(Protocol):
     """The data of one request."""
 
     def reply(
-        self,
-        content: Mapping[str, Any],
-        status: HTTPStatus = HTTPStatus.OK,
-        media_type: str = JSON,
+        self, content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
     ) -> Reply:
         """Return a reply with this content."""
         ...

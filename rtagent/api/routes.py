@@ -9,16 +9,7 @@ from typing import Any
 from msgspec import field
 from prometheus_client import CollectorRegistry
 
-from rtagent.api import (
-    claims,
-    events,
-    health,
-    histories,
-    metrics,
-    nodes,
-    numa,
-    pci,
-)
+from rtagent.api import claims, events, health, histories, metrics, nodes, numa, pci
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
@@ -80,10 +71,7 @@ class View(Value, frozen=True, kw_only=True):
     stale: bool
 
     def reply(
-        self,
-        content: Mapping[str, Any],
-        status: HTTPStatus = HTTPStatus.OK,
-        media_type: str = JSON,
+        self, content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
     ) -> Reply:
         """The content with ``revision`` and ``stale`` of the state that it was made from."""
         whole = {**content, "revision": self.state.revision, "stale": self.stale}
@@ -162,7 +150,7 @@ ITEMS: Mapping[str, Callable[[View, str], Reply]] = {
 PARTS: Mapping[tuple[str, str], Callable[[View, str, Query], Reply]] = {
     ("claims", "history"): lambda view, uuid, query: view.reply(
         histories.history(view.sources.more, view.state, uuid, query)
-    ),
+    )
 }
 
 #: The filters of each collection that has any.

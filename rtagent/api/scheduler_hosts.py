@@ -12,39 +12,14 @@ from rtagent.scheduler.host_state import HostState
 
 #: Fields of `HostState` in the list of hosts.
 FIELDS = (
-    "host",
-    "nodename",
-    "uuid",
-    "host_ip",
-    "page_url",
-    "up",
-    "why_not",
-    "free_ram_mb",
-    "total_usable_ram_mb",
-    "free_disk_mb",
-    "total_usable_disk_gb",
-    "disk_mb_used",
-    "vcpus_total",
-    "vcpus_used",
-    "cpu_allocation_ratio",
-    "ram_allocation_ratio",
-    "disk_allocation_ratio",
-    "num_instances",
-    "num_io_ops",
-    "differing",
-    "failed_builds",
-    "hypervisor_type",
-    "hypervisor_version",
+    *("host", "nodename", "uuid", "host_ip", "page_url", "up", "why_not", "free_ram_mb"),
+    *("total_usable_ram_mb", "free_disk_mb", "total_usable_disk_gb", "disk_mb_used"),
+    *("vcpus_total", "vcpus_used", "cpu_allocation_ratio", "ram_allocation_ratio"),
+    *("disk_allocation_ratio", "num_instances", "num_io_ops", "differing", "failed_builds"),
+    *("hypervisor_type", "hypervisor_version"),
 )
 #: Fields of one host, in addition.
-MORE = (
-    "cpu_info",
-    "supported_instances",
-    "stats",
-    "metrics",
-    "numa_topology",
-    "pci_stats",
-)
+MORE = ("cpu_info", "supported_instances", "stats", "metrics", "numa_topology", "pci_stats")
 
 
 def hosts(states: Sequence[HostState], now: float, down_time: float) -> Mapping[str, Any]:

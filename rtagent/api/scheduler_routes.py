@@ -74,10 +74,7 @@ class _View(Value, frozen=True, kw_only=True):
     complete: bool
 
     def reply(
-        self,
-        content: Mapping[str, Any],
-        status: HTTPStatus = HTTPStatus.OK,
-        media_type: str = JSON,
+        self, content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
     ) -> Reply:
         """The content, and whether the scheduler knows all hosts."""
         return document({**content, "complete": self.complete}, status, media_type)

@@ -79,10 +79,7 @@ class Show(Strict, ShowOne):
         return formats
 
     def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Sequence[Any],
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
         self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
@@ -105,10 +102,7 @@ class Text(Show):
         return formats
 
     def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Sequence[Any],
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
         if parsed_args.formatter == "text" and not parsed_args.columns:
             column_names, data = column_names[-1:], data[-1:]

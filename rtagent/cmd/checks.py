@@ -194,10 +194,7 @@ class Checks:
             raise _NotChecked("libvirt is unreachable, and the node has no record")
         default = settings.default
         node = Node(
-            uuid=node_uuid,
-            host=default.host,
-            hypervisor_hostname=hostname,
-            host_ip=default.my_ip,
+            uuid=node_uuid, host=default.host, hypervisor_hostname=hostname, host_ip=default.my_ip
         )
         claimant = enrollment.Claimant(
             node=node,

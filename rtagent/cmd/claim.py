@@ -26,10 +26,7 @@ from rtagent.cmd.output import (
     mapping,
     timestamp,
 )
-from rtagent.errors import (
-    AgentUnreachable,
-    ComputeResourcesUnavailable,
-)
+from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.converter import Converter
 

@@ -14,10 +14,7 @@ from rtagent.model.claim import ACTIVE, ATTACH, BUILDING
 _Document = Mapping[str, Any]
 
 #: The method that releases devices of an attach claim, by its state.
-_RELEASING = {
-    BUILDING: "unclaim_pci_devices",
-    ACTIVE: "free_pci_device_allocations_for_instance",
-}
+_RELEASING = {BUILDING: "unclaim_pci_devices", ACTIVE: "free_pci_device_allocations_for_instance"}
 
 
 class _End(Action):

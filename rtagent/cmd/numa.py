@@ -54,10 +54,7 @@ class NumaShow(Show):
         return COLUMNS, tuple(host[name] for name in COLUMNS)
 
     def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Sequence[Any],
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
         if parsed_args.formatter != "table" or parsed_args.columns:
             return super().produce_output(parsed_args, column_names, data)

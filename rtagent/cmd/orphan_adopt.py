@@ -88,10 +88,7 @@ class OrphanAdopt(List):
         return COLUMNS, list(self._rows(names, arguments, parsed_args.dry_run))
 
     def _rows(
-        self,
-        names: Mapping[str, str],
-        arguments: Mapping[str, Mapping[str, Any]],
-        dry_run: bool,
+        self, names: Mapping[str, str], arguments: Mapping[str, Mapping[str, Any]], dry_run: bool
     ) -> Iterator[tuple[Any, ...]]:
         """Yield a row for each domain. Without an agent, the others are not tried.
 

@@ -17,12 +17,7 @@ from rtagent.cmd.base import List, Row, Rows, Show
 from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Lines
-from rtagent.errors import (
-    HypervisorUnavailable,
-    NodeNotFound,
-    PlacementError,
-    RtAgentError,
-)
+from rtagent.errors import HypervisorUnavailable, NodeNotFound, PlacementError, RtAgentError
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import allocated_consumers, unclaimed

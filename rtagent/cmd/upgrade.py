@@ -86,10 +86,7 @@ class UpgradeCheck(List):
         ]
 
     def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Any,
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
         if parsed_args.formatter != "table" or parsed_args.columns:
             return super().produce_output(parsed_args, column_names, data)

@@ -17,11 +17,7 @@ from typing import Any
 from msgspec import UNSET
 
 from rtagent.conf import provider_schema as schema
-from rtagent.conf.provider_schema import (
-    Identification,
-    InventoryFields,
-    ProviderItem,
-)
+from rtagent.conf.provider_schema import Identification, InventoryFields, ProviderItem
 from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, read_document
 from rtagent.errors import ProviderFileError
 from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntry, ProviderFiles

@@ -127,11 +127,7 @@ def _answered(
     for reason, cells in reasons:
         for cell in cells:
             notes.setdefault(cell, []).append(str(reason))
-    return {
-        **host_map(state, rows, notes, ports).values,
-        "verdict": "refused",
-        "reasons": reasons,
-    }
+    return {**host_map(state, rows, notes, ports).values, "verdict": "refused", "reasons": reasons}
 
 
 def parse(query: Mapping[str, str]) -> FitForm:

@@ -78,8 +78,7 @@ def _history(view: HostView, query: Query) -> Later:
     page = sources.history(view.state, None, _before(claims.HISTORY, query))
     now = sources.now()
     return Later(
-        version=(period(now), page.events[:1]),
-        make=lambda: claims.history_page(page, query, now),
+        version=(period(now), page.events[:1]), make=lambda: claims.history_page(page, query, now)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from rtagent.errors import Unavailable
 from rtagent.model.base import Value
@@ -16,31 +16,13 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.timeline import TimelineView
 
 
-def _no_history(state: NodeState, claim_uuid: str | None, before: int | None) -> HistoryPage:
-    raise Unavailable("the history of claims is not available here")
+def _unavailable(*_: object) -> NoReturn:
+    raise Unavailable("this is not available here")
 
 
 def _no_timeline() -> TimelineView:
     now = datetime.now(UTC)
     return TimelineView(now=now, since=now)
-
-
-def _no_document(owner_id: str) -> DomainDocument | None:
-    return None
-
-
-def _no_comparison(
-    state: NodeState, claim: Claim, document: DomainDocument | None
-) -> GuestComparison:
-    return GuestComparison(lines=())
-
-
-def _no_test(document: Mapping[str, Any]) -> Decision:
-    raise Unavailable("claims cannot be tested here")
-
-
-def _no_ports() -> RootPorts:
-    return NO_ROOT_PORTS
 
 
 class PageSources(Value, frozen=True, kw_only=True):
@@ -56,12 +38,12 @@ class PageSources(Value, frozen=True, kw_only=True):
     :ivar now: the time, for ages.
     """
 
-    history: Callable[[NodeState, str | None, int | None], HistoryPage] = _no_history
+    history: Callable[[NodeState, str | None, int | None], HistoryPage] = _unavailable
     timeline: Callable[[], TimelineView] = _no_timeline
-    document: Callable[[str], DomainDocument | None] = _no_document
-    comparison: Callable[[NodeState, Claim, DomainDocument | None], GuestComparison] = (
-        _no_comparison
+    document: Callable[[str], DomainDocument | None] = lambda _: None
+    comparison: Callable[[NodeState, Claim, DomainDocument | None], GuestComparison] = lambda *_: (
+        GuestComparison(lines=())
     )
-    test_claim: Callable[[Mapping[str, Any]], Decision] = _no_test
-    root_ports: Callable[[], RootPorts] = _no_ports
+    test_claim: Callable[[Mapping[str, Any]], Decision] = _unavailable
+    root_ports: Callable[[], RootPorts] = lambda: NO_ROOT_PORTS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -22,10 +22,7 @@ MACHINE = Machine(
 )
 CONFIG: dict[str, dict[str, Any]] = {
     "compute": {"cpu_dedicated_set": "8-63,72-127", "cpu_shared_set": "0-7,64-71,128-255"},
-    "pci": {
-        "device_spec": json.dumps([GPU_IDS]),
-        "alias": json.dumps({"name": "gpu", **GPU_IDS}),
-    },
+    "pci": {"device_spec": json.dumps([GPU_IDS]), "alias": json.dumps({"name": "gpu", **GPU_IDS})},
 }
 PINNED, GUESTS = 56, 80
 LAST = str(UUID(int=1000 + GUESTS - 1))

@@ -111,13 +111,7 @@ class PageHost:
         clock, store = SystemClock(), MemoryStore()
         self.timeline = Timeline(clock)
         self.node = self._stack.enter_context(
-            open_node(
-                settings,
-                self.hypervisor,
-                store,
-                clock,
-                identity=GivenNodeIdentity(claimant),
-            )
+            open_node(settings, self.hypervisor, store, clock, identity=GivenNodeIdentity(claimant))
         )
         bus = self.node.tracker.bus
         bus.subscribe(StatePublished, lambda event: self.timeline.changed(event.changes))

@@ -204,11 +204,7 @@ def test_each_reason_of_a_refusal_is_shown_at_its_place(plain_browser, troubled)
     assert "does not fit" in plain_browser.text("#verdict h2")
     instance = {
         "uuid": "ffffffff-ffff-4fff-bfff-ffffffffffff",
-        "flavor": {
-            "vcpus": 40,
-            "memory_mb": 90001,
-            "extra_specs": {"hw:cpu_policy": "dedicated"},
-        },
+        "flavor": {"vcpus": 40, "memory_mb": 90001, "extra_specs": {"hw:cpu_policy": "dedicated"}},
     }
     decision = troubled.sources.more.test_claim({"instance": instance})
     expected = [str(each) for each in decision.reasons]

@@ -116,9 +116,7 @@ def test_device_options_are_read_as_nova_writes_them(tmp_path):
     )
     assert made.pmem == (
         ResourceInventory(
-            provider="",
-            resource_class="CUSTOM_PMEM_NAMESPACE_128G",
-            identifiers=("ns0", "ns1"),
+            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_128G", identifiers=("ns0", "ns1")
         ),
         ResourceInventory(
             provider="", resource_class="CUSTOM_PMEM_NAMESPACE_MEDIUM", identifiers=("ns2",)

@@ -102,10 +102,7 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[DEFAULT]\nram_allocation_ratio = inf\n",
             "[DEFAULT] ram_allocation_ratio = inf: Should be less than or equal to 1e+06",
         ),
-        (
-            "[DEFAULT]\nlock_path = run\n",
-            "[DEFAULT] lock_path = run: must be an absolute path",
-        ),
+        ("[DEFAULT]\nlock_path = run\n", "[DEFAULT] lock_path = run: must be an absolute path"),
         (
             "[DEFAULT]\nlock_path = $nowhere/run\n",
             "[DEFAULT] lock_path = (unresolved): no such option nowhere in group [DEFAULT]",
@@ -119,10 +116,7 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[scheduler] host_report_interval = 10.5: must be at most [DEFAULT] report_interval"
             " (10)",
         ),
-        (
-            "[scheduler]\nreport_jitter = nan\n",
-            "[scheduler] report_jitter = nan: must be a number",
-        ),
+        ("[scheduler]\nreport_jitter = nan\n", "[scheduler] report_jitter = nan: must be a number"),
         (
             "[scheduler]\nrequest_timeout = nan\n",
             "[scheduler] request_timeout = nan: must be a number",
@@ -132,10 +126,7 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[compute] cpu_dedicated_set = 4-1: '4-1': the first CPU of a range must not exceed"
             " the last",
         ),
-        (
-            "[compute]\ncpu_shared_set = ^1\n",
-            "[compute] cpu_shared_set = : no CPU is left in it",
-        ),
+        ("[compute]\ncpu_shared_set = ^1\n", "[compute] cpu_shared_set = : no CPU is left in it"),
         (
             "[compute]\ncpu_shared_set = 0-3\ncpu_dedicated_set = 2-7,^6\n",
             "[compute] cpu_dedicated_set = 2-5,7: CPUs 2-3 are in cpu_shared_set, too",
