@@ -13,7 +13,6 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.default import Default
-from rtagent.conf.load import read_options
 from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
 from rtagent.nova.driver_report import host_cells
@@ -41,7 +40,7 @@ def options_of_files() -> cfg.ConfigOpts:
     :raises ExceptionGroup: of `ConfigError`: every mistake in them.
     """
     conf = load.parse(cfg.ConfigOpts(), [], load.PROJECT)
-    read_options(conf)
+    load.read_options(conf)
     return conf
 
 
@@ -51,7 +50,7 @@ def settings_in(conf: cfg.ConfigOpts, directory: Path) -> Settings:
     :param directory: ``state_path``, unless the files have another one.
     """
     conf.set_default("state_path", str(directory))
-    return read_options(conf)
+    return load.read_options(conf)
 
 
 def node_settings(
