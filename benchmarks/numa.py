@@ -13,7 +13,7 @@ from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.host_cells import CellLimits, HostCells
 from rtagent.numa.requirements import NumaRequirements
 from rtagent.numa.search import RequestedDevices
 from tests.support.numa_hosts import HUGE, LARGE, cell, pinned, required, topology
@@ -93,7 +93,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     )
 
 
-def _taken(bench: Bench, host: Host, question: Question, granted: bool) -> list[float]:
+def _taken(bench: Bench, host: HostCells, question: Question, granted: bool) -> list[float]:
     """Return the seconds of each answer."""
     guest, devices = question
 
@@ -106,7 +106,7 @@ def _taken(bench: Bench, host: Host, question: Question, granted: bool) -> list[
     return seconds_each(ask, bench.rounds(500))
 
 
-def _host(cells: int, cores: int, whole: int) -> Host:
+def _host(cells: int, cores: int, whole: int) -> HostCells:
     """A host on which two cores of ten are shared, and of nine dedicated ones `whole` have both
     threads pinned and one has one thread pinned. Memory of each page size is used likewise."""
     there = [cell(n, cores, memory_mb=64 * GIB, huge={LARGE: 4096, HUGE: 16}) for n in range(cells)]
@@ -117,7 +117,7 @@ def _host(cells: int, cores: int, whole: int) -> Host:
         for place, core in enumerate(dedicated)
         for cpu in sorted(core)[: 2 if place % 9 < whole else 1 if place % 9 == whole else 0]
     ]
-    return Host(
+    return HostCells(
         name="cn1",
         topology=topology(*there),
         usage=NumaUsage(

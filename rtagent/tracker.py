@@ -31,7 +31,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, NullReporter, Reporter, Store, Witness
 from rtagent.reconcile.apply import apply
-from rtagent.reconcile.steps import Outcome, Step
+from rtagent.reconcile.steps import AuditStep, Outcome
 from rtagent.state.announcements import Announcements
 from rtagent.state.creation import Creation
 from rtagent.state.operations import Operations, bound
@@ -221,7 +221,7 @@ class ResourceTracker:
         """The base of an audit. As long as the context lasts, touched keys stay noted."""
         return self._writer.published.observing()
 
-    def apply(self, steps: Sequence[Step], base: NodeState) -> Outcome:
+    def apply(self, steps: Sequence[AuditStep], base: NodeState) -> Outcome:
         """Apply the steps that still hold, in chunks.
 
         :raises StoreUnavailable: some chunks may have been applied.
@@ -232,7 +232,7 @@ class ResourceTracker:
         return outcome
 
     def _apply(
-        self, steps: Sequence[Step], base: NodeState, state: NodeState
+        self, steps: Sequence[AuditStep], base: NodeState, state: NodeState
     ) -> tuple[Change | None, Outcome]:
         return apply(state, steps, base.revision, self._clock.now())
 
@@ -300,7 +300,7 @@ def _record(_: NodeState, call: Call, now: datetime) -> Granted:
     return unchanged(call, now)
 
 
-def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+def _chunks(steps: Sequence[AuditStep]) -> Iterator[Sequence[AuditStep]]:
     """Parts of about `CHUNK` steps; a step is never separated from those that are joined to it."""
     start = 0
     while start < len(steps):

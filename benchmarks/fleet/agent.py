@@ -16,11 +16,11 @@ from rtagent.rpc.topics import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.agent import RPC_PATIENCE
-from rtagent.service.assembly import Database
+from rtagent.service.assembly import NodeDatabase
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import READY, EventQueue, Startup
 from rtagent.service.node import NodeAgent
-from rtagent.service.process import Parts
+from rtagent.service.process import RunningParts
 from rtagent.service.rpc_service import RpcService
 from rtagent.service.systemd import Notifier
 from rtagent.service.trust import CallerAccess
@@ -54,7 +54,7 @@ class FleetAgent:
         self._settings = SettingsHolder(configuration.read())
         self._conf = configuration.conf
         self.telemetry = Telemetry(self._clock)
-        self._events, self._parts = EventQueue(), Parts(self.telemetry)
+        self._events, self._parts = EventQueue(), RunningParts(self.telemetry)
         self._node: NodeAgent | None = None
 
     @property
@@ -62,7 +62,7 @@ class FleetAgent:
         """The settings of the agent."""
         return self._settings.current
 
-    def start(self, database: Database) -> None:
+    def start(self, database: NodeDatabase) -> None:
         """Become the writer of the node, and start every part.
 
         :param database: shared with other agents of the process.
@@ -115,7 +115,7 @@ class FleetAgent:
         (lag,) = self.telemetry.metrics.registry.restricted_registry([_LAG]).collect()
         return [*found, _PLACEMENT_LAG] if lag.samples[0].value else found
 
-    def _open(self, database: Database, transport: oslo_messaging.RPCTransport) -> NodeAgent:
+    def _open(self, database: NodeDatabase, transport: oslo_messaging.RPCTransport) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock
         identity = host_identity(settings, telemetry)
         self._parts.callback(identity.release)

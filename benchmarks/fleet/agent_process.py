@@ -14,9 +14,9 @@ from benchmarks.fleet.agent import FleetAgent
 from benchmarks.fleet.guests import Guests
 from benchmarks.fleet.host import LARGE_KIB, FleetHost
 from rtagent.model.guest import GuestState
-from rtagent.numa.host_cells import Host, host_cells
+from rtagent.numa.host_cells import HostCells, host_cells
 from rtagent.service import assembly
-from rtagent.service.assembly import Database
+from rtagent.service.assembly import NodeDatabase
 
 #: Agents that share one pool of connections to the database, which is as large as that of an agent.
 PER_DATABASE = 5
@@ -54,7 +54,7 @@ class AgentProcess:
 
     def __init__(self) -> None:
         self._agents: dict[str, FleetAgent] = {}
-        self._databases: dict[str, Database] = {}  # by host
+        self._databases: dict[str, NodeDatabase] = {}  # by host
         self._errors: list[str] = []
         self._guests = Guests(self._agents)
 
@@ -128,7 +128,9 @@ def _view(agent: FleetAgent) -> HostView:
     assert state.topology is not None
     name = state.node.host
     cells = host_cells(
-        Host(name=name, topology=state.topology, usage=state.usage.numa, policy=state.policy.numa)
+        HostCells(
+            name=name, topology=state.topology, usage=state.usage.numa, policy=state.policy.numa
+        )
     )
     return HostView(
         host=name,

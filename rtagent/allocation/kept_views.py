@@ -15,11 +15,11 @@ from rtagent.model.derived import derived
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
 from rtagent.model.usage import Usage
-from rtagent.numa.host_cells import Host, keep_cells
+from rtagent.numa.host_cells import HostCells, keep_cells
 from rtagent.pci.allocations import allocations_after, device_allocations
 
 
-def host_for(state: NodeState, owner_id: str) -> Host:
+def host_for(state: NodeState, owner_id: str) -> HostCells:
     """Return the host with the usage of others.
 
     The usage of an orphan that is adopted is not counted. The owner's other claims are counted,
@@ -34,13 +34,13 @@ def host_for(state: NodeState, owner_id: str) -> Host:
 
 
 @derived
-def host_for_new_owners(state: NodeState) -> Host:
+def host_for_new_owners(state: NodeState) -> HostCells:
     return _host_with(state, state.usage)
 
 
-def _host_with(state: NodeState, usage: Usage) -> Host:
+def _host_with(state: NodeState, usage: Usage) -> HostCells:
     assert state.topology is not None
-    return Host(
+    return HostCells(
         name=state.node.hypervisor_hostname,
         topology=state.topology,
         usage=usage.numa,

@@ -38,7 +38,7 @@ PAUSE = 1.0
 Closed = Callable[[str], None]
 
 
-class Workers(ThreadedTaskDispatcher):
+class RequestWorkers(ThreadedTaskDispatcher):
     """Threads that serve requests: another one is started when none is idle."""
 
     def __init__(self, most: int) -> None:
@@ -128,8 +128,8 @@ class Listener(BaseWSGIServer):
         """
         self._closed, self._guard = closed, guard
         self._accepts_at = 0.0
-        dispatcher = Workers(adjustments.threads)
-        self.channel_class = Channel
+        dispatcher = RequestWorkers(adjustments.threads)
+        self.channel_class = ClientChannel
         super().__init__(
             application,
             channels,
@@ -166,7 +166,7 @@ class Listener(BaseWSGIServer):
                 self._accepts_at = time.monotonic() + PAUSE
             return
         with suppress(OSError):  # the client has gone already
-            Channel(
+            ClientChannel(
                 self, self._encrypted(connection), self.fix_addr(address), self.adj, map=self._map
             )
 
@@ -199,7 +199,7 @@ class Listener(BaseWSGIServer):
         limit: int = self.adj.connection_limit
         return len(self.active_channels) >= limit
 
-    def _idle(self) -> list[Channel]:
+    def _idle(self) -> list[ClientChannel]:
         """Return the connections that wait for their clients: to send a request, or to receive."""
         return [each for each in self.active_channels.values() if not each.requests]
 
@@ -250,7 +250,7 @@ class _ErrorTask(ErrorTask):
         self.write(reply.body)
 
 
-class Channel(HTTPChannel):
+class ClientChannel(HTTPChannel):
     """A connection.
 
     :ivar since: start of the current deadline: when the client connected, or when its last reply

@@ -21,7 +21,7 @@ from rtagent.pci.placement_reporting import provider_of_resource
 from rtagent.pci.specs import tags_as_dict
 
 
-class Device(Value, frozen=True, kw_only=True):
+class DeviceView(Value, frozen=True, kw_only=True):
     """One device that is in the inventory, allocated or in quarantine.
 
     :ivar node: hypervisor_hostname. :ivar numa_node: None: the device does not report one.
@@ -59,7 +59,7 @@ class Device(Value, frozen=True, kw_only=True):
 
 #: By the name of the filter: the field that it compares, and its valid values if the set of them is
 #: fixed.
-_Filter = tuple[Callable[[Device], str | None], tuple[str, ...]]
+_Filter = tuple[Callable[[DeviceView], str | None], tuple[str, ...]]
 _FILTERS: Mapping[str, _Filter] = {
     "address": (lambda device: device.address, ()),
     "dev_type": (lambda device: device.dev_type, DEV_TYPES),
@@ -120,12 +120,12 @@ def _check(filters: Mapping[str, str]) -> None:
 
 def _device(
     state: NodeState, allocations: DeviceAllocations, address: str, ports: RootPorts
-) -> Device:
+) -> DeviceView:
     found = allocations.state(address)
     device = found.device.device
     owner = owner_of(state, found.owner_id, _claim(state, found.owner_id, address))
     users = {each.owner_id for each in allocations.allocations_of(address)}
-    return Device(
+    return DeviceView(
         node=state.node.hypervisor_hostname,
         address=address,
         vendor_id=device.vendor_id,
@@ -157,7 +157,7 @@ def _claim(state: NodeState, owner_id: str | None, address: str) -> Claim | None
     return None
 
 
-class Owner(Value, frozen=True, kw_only=True):
+class UnitOwner(Value, frozen=True, kw_only=True):
     """:ivar owner_id: uuid of the instance or of the foreign domain; None if the unit is free.
     :ivar name: the name of the instance or domain. :ivar claim_uuid: None if no claim has the unit.
     """
@@ -167,7 +167,7 @@ class Owner(Value, frozen=True, kw_only=True):
     claim_uuid: str | None = None
 
 
-NO_OWNER = Owner()
+NO_OWNER = UnitOwner()
 
 
 def claim_of(state: NodeState, unit: Unit) -> Claim | None:
@@ -179,7 +179,7 @@ def claim_of(state: NodeState, unit: Unit) -> Claim | None:
     return next((claim for claim in claims if unit in claim.units), None)
 
 
-def owner_of(state: NodeState, owner_id: str | None, claim: Claim | None) -> Owner:
+def owner_of(state: NodeState, owner_id: str | None, claim: Claim | None) -> UnitOwner:
     """Describe an owner.
 
     :param owner_id: None if the unit is free.
@@ -189,9 +189,9 @@ def owner_of(state: NodeState, owner_id: str | None, claim: Claim | None) -> Own
         return NO_OWNER
     if claim is not None:
         name = claim.instance.display_name
-        return Owner(owner_id=owner_id, name=name, claim_uuid=claim.uuid)
+        return UnitOwner(owner_id=owner_id, name=name, claim_uuid=claim.uuid)
     domain_usage = state.domain_usages.get(owner_id)
-    return Owner(owner_id=owner_id, name=domain_usage.name if domain_usage else None)
+    return UnitOwner(owner_id=owner_id, name=domain_usage.name if domain_usage else None)
 
 
 class Resource(Value, frozen=True, kw_only=True):
@@ -273,7 +273,7 @@ def _resource(
     )
 
 
-def _status(owner: Owner, claim: Claim | None) -> str:
+def _status(owner: UnitOwner, claim: Claim | None) -> str:
     if owner == NO_OWNER:
         return AVAILABLE
     return CLAIMED if claim is not None and claim.state in LEASED_STATES else ALLOCATED

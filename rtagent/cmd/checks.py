@@ -31,7 +31,7 @@ PASS, WARN, FAIL = "pass", "warn", "fail"
 LISTED = 10
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """What a check found. :ivar remedy: what to do; "": nothing."""
 
     result: str
@@ -53,25 +53,25 @@ class Checks:
         self._node_uuid: str | None = None
         self._hypervisor: HostIdentity | None = None
 
-    def configuration(self) -> Finding:
+    def configuration(self) -> CheckFinding:
         """Fail with every mistake in the configuration."""
         try:
             self._settings = checked(self.client.conf)
         except ExceptionGroup as group:
-            return Finding(FAIL, "\n".join(map(str, group.exceptions)))
-        return Finding(PASS)
+            return CheckFinding(FAIL, "\n".join(map(str, group.exceptions)))
+        return CheckFinding(PASS)
 
-    def options(self) -> Finding:
+    def options(self) -> CheckFinding:
         """Fail with options of Nova that the agent would ignore. Warn about deprecated and unknown
         options, and about questionable values.
         """
         settings, conf = self._valid_settings(), self.client.conf
         if ignored := list(not_honoured(conf)):
-            return Finding(FAIL, "\n".join(map(str, ignored)))
+            return CheckFinding(FAIL, "\n".join(map(str, ignored)))
         warnings = [*deprecated(conf), *unknown(conf), *settings.doubts()]
-        return Finding(WARN, "\n".join(warnings)) if warnings else Finding(PASS)
+        return CheckFinding(WARN, "\n".join(warnings)) if warnings else CheckFinding(PASS)
 
-    def database(self) -> Finding:
+    def database(self) -> CheckFinding:
         """Fail if this release may not write to the schema, or the database may lose what is
         committed. Warn if there is no database yet.
         """
@@ -80,7 +80,7 @@ class Checks:
             engine = open_existing(options.connection, options.operation_timeout)
         except StoreUnavailable as error:
             self._records = ()
-            return Finding(WARN, error.message)
+            return CheckFinding(WARN, error.message)
         try:
             schema = migrate.check(engine)
             if options.require_durability:
@@ -88,9 +88,9 @@ class Checks:
             self._records = SqlNodes(engine).records()
         finally:
             engine.dispose()
-        return Finding(PASS, f"the schema is {schema}")
+        return CheckFinding(PASS, f"the schema is {schema}")
 
-    def hypervisor(self) -> Finding:
+    def hypervisor(self) -> CheckFinding:
         """Fail if libvirt is unreachable."""
         settings = self._valid_settings()
         hypervisor = assembly.hypervisor(settings, NullReporter())
@@ -98,9 +98,9 @@ class Checks:
             self._hypervisor = hypervisor.identity()
         finally:
             hypervisor.stop()
-        return Finding(PASS, f"{settings.libvirt.uri} is {self._hypervisor.hostname}")
+        return CheckFinding(PASS, f"{settings.libvirt.uri} is {self._hypervisor.hostname}")
 
-    def identity(self) -> Finding:
+    def identity(self) -> CheckFinding:
         """Fail if the state directory or the file compute_id does not fit the node's record.
 
         The rule is that which the daemon applies when it starts.
@@ -108,11 +108,11 @@ class Checks:
         settings = self._valid_settings()
         directory = Path(settings.default.state_path)
         if not directory.is_dir():
-            return Finding(
+            return CheckFinding(
                 WARN, f"{directory} does not exist: rtagentd creates it at its first start"
             )
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-            return Finding(FAIL, f"{directory} is not readable and writable for this user")
+            return CheckFinding(FAIL, f"{directory} is not readable and writable for this user")
         compute_id = machine.ComputeId(str(directory))
         node_uuid = self._node_uuid = compute_id.read()
         if self._records is None:
@@ -121,7 +121,7 @@ class Checks:
             return self._without_compute_id(compute_id.path, settings.default.host)
         return self._against_record(compute_id.path, node_uuid, settings)
 
-    def rows(self) -> Finding:
+    def rows(self) -> CheckFinding:
         """Fail if this release would grant no claims, because it cannot read what the node has.
         Warn about other damaged rows.
         """
@@ -137,53 +137,53 @@ class Checks:
             engine.dispose()
         found = [*stored.unknown, *stored.damage]
         if not found:
-            return Finding(PASS, f"this release reads all rows of node {node_uuid}")
+            return CheckFinding(PASS, f"this release reads all rows of node {node_uuid}")
         lines = found[:LISTED]
         if len(found) > LISTED:
             lines.append(f"and {len(found) - LISTED} more: rtagent db check lists them")
         result = FAIL if stored.unknown else WARN
-        return Finding(result, "\n".join(lines))
+        return CheckFinding(result, "\n".join(lines))
 
-    def placement(self) -> Finding:
+    def placement(self) -> CheckFinding:
         """Fail if Placement is unreachable or too old, or refuses the credentials. Warn if nothing
         is published to it, or the user may not reshape.
         """
         self._valid_settings()
         api = loading.load(self.client.conf)
         if api is None:
-            return Finding(
+            return CheckFinding(
                 WARN, "[placement] auth_type is unset: nothing is published to Placement"
             )
         lowest, highest = api.microversions()
         if not _version(lowest) <= _version(MICROVERSION) <= _version(highest):
-            return Finding(
+            return CheckFinding(
                 FAIL,
                 f"Placement supports the microversions {lowest} to {highest}, but the agent needs"
                 f" {MICROVERSION}",
             )
         if not api.may_reshape():
-            return Finding(
+            return CheckFinding(
                 WARN,
                 "Placement does not allow the user of [placement] to reshape: give it the role"
                 " service, which the agent needs if Placement has older records of this host",
             )
-        return Finding(PASS, f"Placement supports the microversion {MICROVERSION}")
+        return CheckFinding(PASS, f"Placement supports the microversion {MICROVERSION}")
 
-    def _without_compute_id(self, path: Path, host: str) -> Finding:
+    def _without_compute_id(self, path: Path, host: str) -> CheckFinding:
         """Fail if a node is recorded: a new uuid would split its claims between two nodes."""
         hostname = self._hypervisor.hostname if self._hypervisor else None
         for record in self._records or ():
             node = record.node
             same = node.host == host or node.hypervisor_hostname == hostname
             if same and not record.deleted_at:
-                return Finding(
+                return CheckFinding(
                     FAIL,
                     f"{path} does not exist, but hypervisor {node.hypervisor_hostname} is recorded"
                     f" as node {node.uuid}: write that uuid into the file",
                 )
-        return Finding(WARN, f"{path} does not exist: rtagentd starts as a new node")
+        return CheckFinding(WARN, f"{path} does not exist: rtagentd starts as a new node")
 
-    def _against_record(self, path: Path, node_uuid: str, settings: Settings) -> Finding:
+    def _against_record(self, path: Path, node_uuid: str, settings: Settings) -> CheckFinding:
         records = self._records or ()
         recorded = next((r.node for r in records if r.node.uuid == node_uuid), None)
         if self._hypervisor is not None:
@@ -207,10 +207,10 @@ class Checks:
         try:
             rule([r for r in records if {r.node.uuid, r.node.hypervisor_hostname} & set(names)])
         except TakeoverPending as pending:
-            return Finding(WARN, pending.message)
+            return CheckFinding(WARN, pending.message)
         if recorded is None:
-            return Finding(WARN, f"node {node_uuid} ({path}) has no record in the database")
-        return Finding(PASS, f"{hostname} is node {node_uuid}")
+            return CheckFinding(WARN, f"node {node_uuid} ({path}) has no record in the database")
+        return CheckFinding(PASS, f"{hostname} is node {node_uuid}")
 
     def _valid_settings(self) -> Settings:
         if self._settings is None:
@@ -218,17 +218,17 @@ class Checks:
         return self._settings
 
 
-Check = Callable[[Checks], Finding]
+Check = Callable[[Checks], CheckFinding]
 
 
-def made(check: Check, checks: Checks) -> Finding:
+def made(check: Check, checks: Checks) -> CheckFinding:
     """Make one check. An expected error is a failure."""
     try:
         return check(checks)
     except _NotChecked as reason:
-        return Finding(WARN, f"not checked: {reason}")
+        return CheckFinding(WARN, f"not checked: {reason}")
     except RtAgentError as error:
-        return Finding(FAIL, error.message)
+        return CheckFinding(FAIL, error.message)
 
 
 def _version(text: str) -> tuple[int, ...]:

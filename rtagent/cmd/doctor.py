@@ -19,7 +19,7 @@ from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
 from rtagent.cmd.access import broker_names
 from rtagent.cmd.base import List, Rows
-from rtagent.cmd.checks import FAIL, PASS, WARN, Check, Checks, Finding, made
+from rtagent.cmd.checks import FAIL, PASS, WARN, Check, CheckFinding, Checks, made
 from rtagent.cmd.exit_codes import Exit
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
@@ -58,13 +58,15 @@ _IOMMU = Path("/sys/kernel/iommu_groups")
 _PAGES = Path("/sys/kernel/mm/hugepages")
 
 
-def agent(checks: Checks) -> Finding:
+def agent(checks: Checks) -> CheckFinding:
     """Whether the daemon runs, and is healthy."""
     address = checks.client.options.socket or checks.client.settings.api.address
     try:
         health = ReadClient(parse(address)).get("health")
     except AgentUnreachable as error:
-        return Finding(WARN, error.message, "systemctl start rtagent, and journalctl -u rtagent")
+        return CheckFinding(
+            WARN, error.message, "systemctl start rtagent, and journalctl -u rtagent"
+        )
     bad = [
         f"{part}: {each.get('output') or each['status']}"
         for part, checks in health["checks"].items()
@@ -72,10 +74,10 @@ def agent(checks: Checks) -> Finding:
         if each["status"] != "pass"
     ]
     result = {"pass": PASS, "warn": WARN}.get(health["status"], FAIL)
-    return Finding(result, "; ".join(bad), "see the runbook" if bad else "")
+    return CheckFinding(result, "; ".join(bad), "see the runbook" if bad else "")
 
 
-def broker(checks: Checks) -> Finding:
+def broker(checks: Checks) -> CheckFinding:
     """Whether a call reaches the agent through the message broker, and its reply comes back."""
     host = checks.client.settings.default.host
     api = AgentAPI(get_transport(checks.client.conf), host, timeout=BROKER_PATIENCE, attempts=1)
@@ -83,50 +85,52 @@ def broker(checks: Checks) -> Finding:
     try:
         skew = clock_skew(lambda: api.ping(context))
     except SignatureInvalid as error:
-        return Finding(FAIL, error.message, SYNCHRONISE if error.kwargs["skew"] else NEW_KEY)
+        return CheckFinding(FAIL, error.message, SYNCHRONISE if error.kwargs["skew"] else NEW_KEY)
     except ReplyNotVerified as error:
-        return Finding(FAIL, error.message, "set [rpc] signing_key of the agent, and reload it")
+        return CheckFinding(
+            FAIL, error.message, "set [rpc] signing_key of the agent, and reload it"
+        )
     except oslo_messaging.MessagingTimeout:
         remedy = "if rtagentd runs, compare its transport_url, control_exchange and host"
-        return Finding(WARN, f"the broker was reached, and no agent of {host} answers", remedy)
+        return CheckFinding(WARN, f"the broker was reached, and no agent of {host} answers", remedy)
     except oslo_messaging.MessagingException as error:
         remedy = "check [DEFAULT] transport_url, the user's rights, and that the broker runs"
-        return Finding(FAIL, str(error).partition("\n")[0], remedy)
+        return CheckFinding(FAIL, str(error).partition("\n")[0], remedy)
     answers = f"the agent of {host} answers"
     if abs(skew) <= min(CLOCK_TOLERANCE, checks.client.settings.rpc.signature_window):
-        return Finding(PASS, answers)
+        return CheckFinding(PASS, answers)
     side = "ahead of" if skew > 0 else "behind"
-    return Finding(WARN, f"{answers}; this clock is {abs(skew):.1f} s {side} its", SYNCHRONISE)
+    return CheckFinding(WARN, f"{answers}; this clock is {abs(skew):.1f} s {side} its", SYNCHRONISE)
 
 
-def keys(checks: Checks) -> Finding:
+def keys(checks: Checks) -> CheckFinding:
     """Whether the files of keys are good, and the own key is valid for some time."""
     settings = checks.client.settings
     options, now = settings.rpc, datetime.now(UTC)
     try:
         check_keys(settings)
     except ConfigError as error:
-        return Finding(FAIL, error.message, NEW_KEY)
+        return CheckFinding(FAIL, error.message, NEW_KEY)
     if options.signing_key is None:
-        return Finding(PASS, "calls are not signed")
+        return CheckFinding(PASS, "calls are not signed")
     name = read_private_key(options.signing_key).name
     found = read_ring(options.keys_file).get(name)
     if found is None:
         details = f"[rpc] keys_file of this machine does not have the key {name}"
-        return Finding(WARN, details, "copy the file from where keys are generated")
+        return CheckFinding(WARN, details, "copy the file from where keys are generated")
     if why := found[0].why_unusable(now):
-        return Finding(FAIL, why, NEW_KEY)
+        return CheckFinding(FAIL, why, NEW_KEY)
     details = f"the key {name} is valid until {format_time(found[0].not_after)}"
     soon = found[0].not_after - now < KEY_WARNING
-    return Finding(WARN, details, NEW_KEY) if soon else Finding(PASS, details)
+    return CheckFinding(WARN, details, NEW_KEY) if soon else CheckFinding(PASS, details)
 
 
-def broker_rights(checks: Checks) -> Finding:
+def broker_rights(checks: Checks) -> CheckFinding:
     """What the user may do at RabbitMQ and need not, and what it lacks. Nothing is changed."""
     conf = checks.client.conf
     found = broker_of(get_transport(conf))
     if found is None:
-        return Finding(PASS, "the broker is not RabbitMQ")
+        return CheckFinding(PASS, "the broker is not RabbitMQ")
     names, user = broker_names(conf), found.user
     try:
         rights = rights_of(
@@ -134,33 +138,33 @@ def broker_rights(checks: Checks) -> Finding:
         )
     except BROKEN as error:
         what = remedy(error) or "check [DEFAULT] transport_url, and that the broker runs"
-        return Finding(FAIL, str(error).partition("\n")[0] or type(error).__name__, what)
+        return CheckFinding(FAIL, str(error).partition("\n")[0] or type(error).__name__, what)
     if rights.lacking:
         details = f"the user {user} may not {'; nor '.join(rights.lacking)}"
-        return Finding(FAIL, details, GRANT)
+        return CheckFinding(FAIL, details, GRANT)
     if rights.needless:
         details = f"the user {user} may, and need not: {'; '.join(rights.needless)}"
-        return Finding(WARN, details, GRANT)
-    return Finding(PASS, f"the user {user} may do what it needs")
+        return CheckFinding(WARN, details, GRANT)
+    return CheckFinding(PASS, f"the user {user} may do what it needs")
 
 
-def iommu(checks: Checks) -> Finding:
+def iommu(checks: Checks) -> CheckFinding:
     """Whether Linux can assign devices, if any are configured."""
     settings = checks.client.settings
     if settings.libvirt.uri.startswith("test:"):
-        return Finding(PASS, "the host is simulated")
+        return CheckFinding(PASS, "the host is simulated")
     groups = len(list(_IOMMU.iterdir())) if _IOMMU.is_dir() else 0
     if groups or not checks.client.conf.pci.device_spec:
-        return Finding(PASS, f"{groups} groups")
+        return CheckFinding(PASS, f"{groups} groups")
     remedy = "enable it in the firmware, and boot with intel_iommu=on or amd_iommu=on"
-    return Finding(FAIL, "[pci] device_spec is set, and the host has no IOMMU groups", remedy)
+    return CheckFinding(FAIL, "[pci] device_spec is set, and the host has no IOMMU groups", remedy)
 
 
-def huge_pages(checks: Checks) -> Finding:
+def huge_pages(checks: Checks) -> CheckFinding:
     """Whether the host has the huge pages that the configuration reserves."""
     settings = checks.client.settings
     if settings.libvirt.uri.startswith("test:"):
-        return Finding(PASS, "the host is simulated")
+        return CheckFinding(PASS, "the host is simulated")
     found = {}
     for directory in sorted(_PAGES.glob("hugepages-*kB")) if _PAGES.is_dir() else ():
         size = int(directory.name.removeprefix("hugepages-").removesuffix("kB"))
@@ -173,16 +177,16 @@ def huge_pages(checks: Checks) -> Finding:
     if short:
         remedy = "reserve fewer, or add hugepages= to the command line of Linux"
         sizes = ", ".join(map(str, short))
-        return Finding(FAIL, f"fewer pages of {sizes} KiB than reserved_huge_pages", remedy)
-    return Finding(PASS, shown)
+        return CheckFinding(FAIL, f"fewer pages of {sizes} KiB than reserved_huge_pages", remedy)
+    return CheckFinding(PASS, shown)
 
 
-def clock(checks: Checks) -> Finding:
+def clock(checks: Checks) -> CheckFinding:
     """Whether the clocks of this host and of the database agree."""
     options = checks.client.settings.database
     engine = open_engine(options.connection, options.operation_timeout, require_durability=False)
     if engine.dialect.name == "sqlite":
-        return Finding(PASS, "an SQLite database has the clock of this host")
+        return CheckFinding(PASS, "an SQLite database has the clock of this host")
     try:
         ours = datetime.now(UTC)
         difference = abs((SqlServiceRegistry(engine).now(ours) - ours).total_seconds())
@@ -190,15 +194,15 @@ def clock(checks: Checks) -> Finding:
         engine.dispose()
     if difference > CLOCK_TOLERANCE:
         details = f"this host and the database differ by {difference:.0f} s"
-        return Finding(WARN, details, "synchronise both with NTP")
-    return Finding(PASS)
+        return CheckFinding(WARN, details, "synchronise both with NTP")
+    return CheckFinding(PASS)
 
 
-def lock(checks: Checks) -> Finding:
+def lock(checks: Checks) -> CheckFinding:
     """Which process has the lock of the state directory."""
     path = Path(checks.client.settings.default.state_path, "lock")
     process = _holder(path)
-    return Finding(PASS, "no process" if process is None else f"process {process} has {path}")
+    return CheckFinding(PASS, "no process" if process is None else f"process {process} has {path}")
 
 
 def _holder(path: Path) -> str | None:
@@ -214,26 +218,26 @@ def _holder(path: Path) -> str | None:
     return None
 
 
-def disk(checks: Checks) -> Finding:
+def disk(checks: Checks) -> CheckFinding:
     """Whether the file system of the state directory has space left."""
     directory = Path(checks.client.settings.default.state_path)
     if not directory.is_dir():
-        return Finding(WARN, f"{directory} does not exist", "rtagentd creates it at its start")
+        return CheckFinding(WARN, f"{directory} does not exist", "rtagentd creates it at its start")
     status = os.statvfs(directory)
     free = status.f_bavail * status.f_frsize // 2**20
     details = f"{directory} has {free} MB left"
     if free >= FEW_MB:
-        return Finding(PASS, details)
+        return CheckFinding(PASS, details)
     remedy = "free space: without it, claims are refused"
-    return Finding(FAIL if free < LEAST_MB else WARN, details, remedy)
+    return CheckFinding(FAIL if free < LEAST_MB else WARN, details, remedy)
 
 
 def _wanting(check: Check, remedy: str) -> Check:
     """Return a check of `upgrade check`, in one line and with a remedy."""
 
-    def run(checks: Checks) -> Finding:
+    def run(checks: Checks) -> CheckFinding:
         result, details, _ = made(check, checks)
-        return Finding(result, " ".join(details.split()), "" if result == PASS else remedy)
+        return CheckFinding(result, " ".join(details.split()), "" if result == PASS else remedy)
 
     return run
 
@@ -282,20 +286,20 @@ class DoctorRun(List):
         return COLUMNS, rows
 
 
-def _bounded(check: Check, checks: Checks) -> Finding:
+def _bounded(check: Check, checks: Checks) -> CheckFinding:
     """Return what a check finds. One that hangs is given up, and its thread is left behind."""
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
 
     def make() -> None:
         try:
             found.append(check(checks))
         except ExceptionGroup as group:
             message = "; ".join(map(str, group.exceptions))
-            found.append(Finding(FAIL, message, "rtagent config check"))
+            found.append(CheckFinding(FAIL, message, "rtagent config check"))
         except RtAgentError as error:
-            found.append(Finding(FAIL, error.message, "remove the cause, or see the runbook"))
+            found.append(CheckFinding(FAIL, error.message, "remove the cause, or see the runbook"))
         except OSError as error:
-            found.append(Finding(FAIL, str(error), "remove the cause, or see the runbook"))
+            found.append(CheckFinding(FAIL, str(error), "remove the cause, or see the runbook"))
 
     thread = threading.Thread(target=make, daemon=True)
     thread.start()
@@ -303,5 +307,5 @@ def _bounded(check: Check, checks: Checks) -> Finding:
     if found:
         return found[0]
     if thread.is_alive():
-        return Finding(FAIL, f"no answer within {PATIENCE:g} s", "find out what hangs")
-    return Finding(FAIL, "the check itself failed", "report this as a defect")
+        return CheckFinding(FAIL, f"no answer within {PATIENCE:g} s", "find out what hangs")
+    return CheckFinding(FAIL, "the check itself failed", "report this as a defect")

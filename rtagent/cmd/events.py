@@ -27,7 +27,7 @@ PATIENCE = 10.0
 _Event = Mapping[str, Any]
 
 
-class Events(List):
+class EventList(List):
     """List the last events of the node, or follow them.
 
     With --follow, events are printed as they happen, one in a line, until the command is

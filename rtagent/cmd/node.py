@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOST = ("what", "uuid", "owner", "acknowledged", "found")
 
 
-class ProviderFiles(Column[Sequence[Mapping[str, Any]]]):
+class ProviderFileLines(Column[Sequence[Mapping[str, Any]]]):
     """A line for each provider that a file describes, and one for each thing that it adds."""
 
     def lines(self) -> Iterable[str]:
@@ -38,7 +38,7 @@ class ProviderFiles(Column[Sequence[Mapping[str, Any]]]):
 _QUANTITIES = ("total", "reserved", "claimable", "used", "free")
 
 
-class Inventories(Column[Mapping[str, Mapping[str, Any]]]):
+class InventoryLines(Column[Mapping[str, Mapping[str, Any]]]):
     """A line for each resource.
 
     Disk is shown in GB: total, claimable and free are rounded down, reserved and used up.
@@ -61,13 +61,13 @@ _LIST = columns(
 )
 _SHOW = {
     **columns("uuid", "host", "hypervisor_hostname", "hypervisor_type", "hypervisor_version"),
-    **columns("host_ip", "inventories", inventories=Inventories),
+    **columns("host_ip", "inventories", inventories=InventoryLines),
     **columns(
         *("provider_files", "pci_devices", "pci_device_pools", "disk_available_least"),
         *("running_vms", "current_workload", "claims", "orphans", "drifts", "absent", "suspects"),
         *("stats", "revision", "epoch"),
         default=OrEmpty,
-        provider_files=ProviderFiles,
+        provider_files=ProviderFileLines,
         pci_devices=Counts,
         pci_device_pools=PciPools,
         stats=KeyValues,

@@ -63,7 +63,7 @@ def timestamp(time: str | datetime | None) -> OrEmpty:
     return OrEmpty(day_and_time.partition(".")[0] + "Z")
 
 
-class Devices(Column[_Documents]):
+class DeviceLines(Column[_Documents]):
     """A line for each PCI device of a claim."""
 
     def lines(self) -> Iterable[str]:
@@ -87,7 +87,7 @@ class AssignedQuantities(Column[_Documents]):
         ]
 
 
-class Allocations(Column[Mapping[str, Any]]):
+class AllocationLines(Column[Mapping[str, Any]]):
     """A line for each resource provider, with what is allocated there."""
 
     def lines(self) -> Iterable[str]:
@@ -113,7 +113,7 @@ class PciPools(Column[_Documents]):
         return [", ".join(_pool(pool)) for pool in self._value]
 
 
-class Assignment(Column[Mapping[str, Any] | None]):
+class AssignmentLines(Column[Mapping[str, Any] | None]):
     """The NUMA assignment of a claim: a line for each cell and for each setting of the guest."""
 
     def lines(self) -> Iterable[str]:

@@ -27,7 +27,7 @@ from rtagent.placement.layout import Layout, Quantities
 from rtagent.placement.loading import load, not_configured
 from rtagent.placement.ownership import Ownership, OwnershipFile, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
-from rtagent.placement.reshape import Refusal, Reshape
+from rtagent.placement.reshape import Reshape, ReshapeRefusal
 from rtagent.placement.synchroniser import read_provider
 from rtagent.placement.takeover import next_adoption, read_and_plan, refused
 
@@ -159,7 +159,7 @@ class PlacementReshape(List):
         found = next_adoption(api, ownership, state, tree)
         state = client.database.adopted(state, found.adoption)
         now, plan = read_and_plan(api, state, wanted_tree(client, state))
-        if isinstance(plan, Refusal):
+        if isinstance(plan, ReshapeRefusal):
             raise refused(plan)
         return MOVED, [] if plan is None else list(_moved(now, plan))
 

@@ -19,8 +19,8 @@ from rtagent.model.consumers import Parts
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import (
     AllocatedConsumer,
+    AllocationVerdict,
     Finding,
-    Verdict,
     allocated_consumers,
     classify,
     without_record,
@@ -136,7 +136,11 @@ def _orphans(
     )
     ended = client.database.ended(state.node.uuid, without_record(state, consumers))
     findings = classify(state, consumers, ended, {})
-    return [each for each in findings if each.verdict in (Verdict.ENDED, Verdict.UNKNOWN)]
+    return [
+        each
+        for each in findings
+        if each.verdict in (AllocationVerdict.ENDED, AllocationVerdict.UNKNOWN)
+    ]
 
 
 def _seen(client: Client) -> Mapping[str, str]:

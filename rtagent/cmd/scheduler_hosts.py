@@ -19,7 +19,7 @@ class Cells(Column[Mapping[str, Any] | None]):
         return [", ".join(KeyValues(cell).lines()) for cell in (self._value or {}).get("cells", ())]
 
 
-class Metrics(Column[Sequence[Mapping[str, Any]]]):
+class MetricLines(Column[Sequence[Mapping[str, Any]]]):
     """A line for each measurement."""
 
     def lines(self) -> Iterable[str]:
@@ -42,7 +42,7 @@ _columns = partial(
     pci_stats=PciPools,
     cpu_info=KeyValues,
     stats=KeyValues,
-    metrics=Metrics,
+    metrics=MetricLines,
     supported_instances=Triples,
 )
 _LIST = _columns(

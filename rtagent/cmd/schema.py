@@ -19,7 +19,7 @@ from rtagent.rpc.reference import reference
 EVENTS = "events"
 
 
-class Document(Column[Mapping[str, Any]]):
+class IndentedJson(Column[Mapping[str, Any]]):
     """Indented JSON."""
 
     def lines(self) -> Iterable[str]:
@@ -68,8 +68,8 @@ class SchemaShow(Show):
         return ("method", "effect", "arguments", "reply", "errors"), (
             method.name,
             method.effect,
-            Document(schemas.arguments(method)),
-            Document(schemas.reply(method)),
+            IndentedJson(schemas.arguments(method)),
+            IndentedJson(schemas.reply(method)),
             Lines(method.all_errors),
         )
 
@@ -93,7 +93,7 @@ def _event(name: str) -> Row:
         type_.name,
         type_.meaning,
         VERSION,
-        Document(schemas.event(type_)),
+        IndentedJson(schemas.event(type_)),
     )
 
 

@@ -129,7 +129,7 @@ class Working:
         )
 
 
-class Operation(Show, Working):
+class OperationCommand(Show, Working):
     """A command that works on one operation, and shows the server after it."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
@@ -143,7 +143,7 @@ class Operation(Show, Working):
         """Work on the operation."""
 
 
-class ServerBuild(Operation):
+class ServerBuild(OperationCommand):
     """Build a server: on the host that the scheduler selects, or on a given one.
 
     If a host refuses, the next one is tried. Each step is logged. An interrupted build can be

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from rtagent.cmd import server_request
 from rtagent.cmd.base import invalid
-from rtagent.cmd.server import Operation, find, with_server
+from rtagent.cmd.server import OperationCommand, find, with_server
 from rtagent.conductor.conductor import Conductor
 from rtagent.model.server import Server
 
 
-class _OfServer(Operation):
+class _OfServer(OperationCommand):
     """An operation on a server that exists."""
 
     operation: ClassVar[Callable[[Conductor, str], Server | None]]

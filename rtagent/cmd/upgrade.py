@@ -34,12 +34,12 @@ CHECKS = (
 _CODES = {PASS: Code.SUCCESS, WARN: Code.WARNING, FAIL: Code.FAILURE}
 
 
-class _Table(UpgradeCommands):
+class _PlainResults(UpgradeCommands):
     """Prints the results as oslo.upgradecheck does."""
 
     def __init__(self, results: Sequence[tuple[str, Result]]) -> None:
         self._upgrade_checks = tuple(
-            (title, (_Table._made, {"result": result})) for title, result in results
+            (title, (_PlainResults._made, {"result": result})) for title, result in results
         )
 
     def _made(self, result: Result) -> Result:
@@ -78,7 +78,7 @@ class UpgradeCheck(List):
             finding = made(check, checks)
             results.append((title, Result(_CODES[finding.result], finding.details or None)))
         with contextlib.redirect_stdout(io.StringIO()) as table:  # oslo.upgradecheck prints it
-            self._code = _Table(results).check()
+            self._code = _PlainResults(results).check()
         self._table = table.getvalue()
         return COLUMNS, [
             (title, str(UPGRADE_CHECK_MSG_MAP[result.code]), result.details or "")

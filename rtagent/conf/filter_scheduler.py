@@ -10,7 +10,7 @@ from typing import Any
 from oslo_config import cfg
 
 from rtagent.conf.options import Group, option
-from rtagent.conf.types import FiniteFloat, Ratios
+from rtagent.conf.types import FiniteFloat, RatiosType
 
 #: The filters that are enabled by default (Nova's).
 DEFAULT_FILTERS = (
@@ -189,7 +189,7 @@ The multiplier of CrossCellWeigher. It has no effect, because there is one cell.
     )
     image_props_weight_setting: Mapping[str, float] = option(
         cfg.Opt,
-        type=Ratios(),
+        type=RatiosType(),
         default={},
         mutable=True,
         help="""
@@ -287,7 +287,7 @@ host's aggregates overrides it.
     )
     weight_setting: Mapping[str, float] = option(
         cfg.Opt,
-        type=Ratios(),
+        type=RatiosType(),
         default={},
         mutable=True,
         help="""

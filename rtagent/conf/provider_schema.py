@@ -46,7 +46,7 @@ class Identification(Document, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
 
 
-class Inventories(Value, frozen=True, kw_only=True):
+class ProviderInventories(Value, frozen=True, kw_only=True):
     """Inventories by resource class; most often each mapping has one."""
 
     additional: tuple[dict[Name, InventoryFields], ...] = ()
@@ -62,7 +62,7 @@ class ProviderItem(Value, frozen=True, kw_only=True):
     """One provider, and what is added to it."""
 
     identification: Identification
-    inventories: Inventories = Inventories()
+    inventories: ProviderInventories = ProviderInventories()
     traits: Traits = Traits()
 
 
@@ -107,7 +107,7 @@ def unknown_fields(document: Mapping[str, Any]) -> Iterator[str]:
     for number, item in enumerate(document.get("providers", ())):
         path = f"$.providers[{number}]"
         yield from _unknown(item, ProviderItem, path)
-        for name, kind in (("inventories", Inventories), ("traits", Traits)):
+        for name, kind in (("inventories", ProviderInventories), ("traits", Traits)):
             yield from _unknown(item.get(name, {}), kind, f"{path}.{name}")
 
 

@@ -159,7 +159,7 @@ class Ratio(types.ConfigType):
         return f"{name}={ratio}"
 
 
-class Ratios(types.ConfigType):
+class RatiosType(types.ConfigType):
     """``NAME=NUMBER`` several times, separated by commas. Each name is listed once."""
 
     def __init__(self) -> None:

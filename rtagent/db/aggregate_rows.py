@@ -25,7 +25,7 @@ _HOSTS = CheckedColumns(aggregate_hosts, ("aggregate_uuid", "host"), None)
 _METADATA = CheckedColumns(aggregate_metadata, ("aggregate_uuid", "key", "value"), None)
 
 
-class AggregateStore:
+class AggregateTable:
     """The aggregates of an engine of `open_engine`. Thread-safe.
 
     An aggregate is named by its uuid or by its name. A change is one transaction that excludes

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Dialect
 from rtagent.db.claim_rows import CLAIMS
 from rtagent.db.device_rows import DEVICES, DeviceRow, net_devices
 from rtagent.db.event_rows import EventRow, EventWriter, net_events
-from rtagent.db.keyed_table import KeyedWriter, Rows, net_rows
+from rtagent.db.keyed_table import KeyedWriter, TableRows, net_rows
 from rtagent.db.node_records import roster
 from rtagent.db.node_rows import NodeWriter
 from rtagent.db.tables import (
@@ -45,12 +45,12 @@ class Batch(Value, frozen=True, kw_only=True):
     :ivar ended: operation ids to record as ended, unless the store already has a row for them.
     """
 
-    claims: Rows[Claim]
+    claims: TableRows[Claim]
     units: UnitRows
-    devices: Rows[DeviceRow]
-    migrations: Rows[Migration]
-    domains: Rows[DomainUsage]
-    outbox: Rows[OutboxRow]
+    devices: TableRows[DeviceRow]
+    migrations: TableRows[Migration]
+    domains: TableRows[DomainUsage]
+    outbox: TableRows[OutboxRow]
     operations: Sequence[OperationRow]
     ended: Sequence[OperationRow]
     events: Sequence[ClaimEvent]
@@ -114,10 +114,10 @@ def _operations(
     return tuple(new.values()), tuple(ended.values())
 
 
-def _outbox(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Rows[OutboxRow]:
+def _outbox(before: NodeState, after: NodeState, changes: Sequence[Change]) -> TableRows[OutboxRow]:
     had, have = before.outbox, after.outbox
     if had is have:
-        return Rows()
+        return TableRows()
     dropped = had if any(change.policy is not None for change in changes) else ()
     concerned = concerned_consumers(before, after, changes).union(dropped)
     differing = sorted(uuid for uuid in concerned if had.get(uuid) != have.get(uuid))
@@ -213,9 +213,9 @@ class CommitWriter:
         self._devices.write(connection, node_uuid, batch.devices)
         self._passed("commit.units")
         ended = without_known(connection, node_uuid, batch.ended)
-        self._operations.write(connection, node_uuid, Rows(new=(*batch.operations, *ended)))
+        self._operations.write(connection, node_uuid, TableRows(new=(*batch.operations, *ended)))
         self._passed("commit.operations")
-        self._history.write(connection, node_uuid, Rows(new=batch.events))
+        self._history.write(connection, node_uuid, TableRows(new=batch.events))
         self._passed("commit.events")
         self._events.write(connection, node_uuid, batch.notifications)
         self._passed("commit.notifications")

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, select, upda
 from rtagent.db.checked_rows import MISMATCH, CheckedColumns
 from rtagent.db.claim_rows import CLAIMS
 from rtagent.db.device_rows import DEVICES
-from rtagent.db.keyed_table import KeyedTable, KeyedWriter, Rows
+from rtagent.db.keyed_table import KeyedTable, KeyedWriter, TableRows
 from rtagent.db.node_records import CHECKED_PARTS, ROSTERS, SqlNodes, keys_of, roster
 from rtagent.db.schema import claim_units, compute_nodes
 from rtagent.db.store import SqlStore
@@ -74,8 +74,8 @@ def _write_held(connection: Connection, stored: Stored) -> None:
     """Write the damaged claims and the migrations of a node as they were read."""
     node_uuid, dialect = stored.node.uuid, connection.dialect
     held = [replace(claim, suspect=None) for claim in stored.claims if claim.quarantined]
-    KeyedWriter(dialect, CLAIMS).write(connection, node_uuid, Rows(changed=held))
-    moves = Rows(changed=stored.migrations)
+    KeyedWriter(dialect, CLAIMS).write(connection, node_uuid, TableRows(changed=held))
+    moves = TableRows(changed=stored.migrations)
     KeyedWriter(dialect, MIGRATIONS).write(connection, node_uuid, moves)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, select
 
 from rtagent.db.checked_rows import CheckedColumns, with_undecodable
-from rtagent.db.keyed_table import Findings, KeyedTable, Rows, net_rows
+from rtagent.db.keyed_table import Findings, KeyedTable, TableRows, net_rows
 from rtagent.db.schema import pci_devices, to_document
 from rtagent.model.base import Value
 from rtagent.model.change import Change
@@ -55,10 +55,12 @@ _DESCRIBED = ("address", "vendor_id", "product_id", "dev_type", "numa_node", "pa
 _FACTS = CheckedColumns(pci_devices, _DESCRIBED, None)
 
 
-def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Rows[DeviceRow]:
+def net_devices(
+    before: NodeState, after: NodeState, changes: Sequence[Change]
+) -> TableRows[DeviceRow]:
     """Return the rows that differ between the two states."""
     if not (before.devices or after.devices) or not affects_devices(before, changes):
-        return Rows()
+        return TableRows()
     had, have = _StateView(before), _StateView(after)
     changed = had.changed_addresses(have, changes)
     related = with_related(before.devices, changed) | with_related(after.devices, changed)

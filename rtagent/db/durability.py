@@ -32,9 +32,9 @@ def guard(engine: Engine, kind: Backend) -> None:
     def begin(connection: Connection) -> None:
         if not connection.get_execution_options().get("writes", False):
             return
-        check: _Check | None = connection.info.get(_CHECK)
+        check: _AgedResult | None = connection.info.get(_CHECK)
         if check is None or check.faults or check.age >= VALID:
-            check = connection.info[_CHECK] = _Check(_faults(kind, connection))
+            check = connection.info[_CHECK] = _AgedResult(_faults(kind, connection))
         if check.faults:
             raise StoreUnavailable(_sentence(kind, check.faults))
 
@@ -48,7 +48,7 @@ def faults(engine: Engine) -> str:
     with Transactions(engine).query() as connection:
         found = _faults(kind, connection)
         # The pool lends the most recently used connection: the next commit sees this result.
-        connection.info[_CHECK] = _Check(found)
+        connection.info[_CHECK] = _AgedResult(found)
     return _sentence(kind, found) if found else ""
 
 
@@ -62,7 +62,7 @@ def require(engine: Engine) -> None:
         raise NotDurable(why)
 
 
-class _Check:
+class _AgedResult:
     """The result of a check, and its age in seconds."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:

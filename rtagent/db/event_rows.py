@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import Connection, Dialect, Engine, bindparam, delete, func, insert, select, update
 
 from rtagent.db.checked_rows import CheckedRow
-from rtagent.db.keyed_table import KeyedTable, KeyedWriter, Rows
+from rtagent.db.keyed_table import KeyedTable, KeyedWriter, TableRows
 from rtagent.db.schema import event_outbox, event_positions
 from rtagent.db.transaction import Statement, Transactions
 from rtagent.model.base import Value
@@ -116,7 +116,7 @@ class EventWriter:
         """Append the events of a commit, and remove those beyond the bound."""
         if row is None:
             return
-        self._rows.write(connection, node_uuid, Rows(new=[row]))
+        self._rows.write(connection, node_uuid, TableRows(new=[row]))
         if last := removed_to(row, self._kept):
             self._delete.run(connection, [{"its_node": node_uuid, "last": last}])
 

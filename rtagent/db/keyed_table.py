@@ -42,7 +42,7 @@ class Findings:
         self.damage.append(f"{table} {key}: damaged ({', '.join(faults)}): {effect}")
 
 
-class Rows(Value, Generic[T], frozen=True, kw_only=True):
+class TableRows(Value, Generic[T], frozen=True, kw_only=True):
     """The rows that a commit inserts, updates and deletes (keys)."""
 
     new: Sequence[T] = ()
@@ -50,10 +50,12 @@ class Rows(Value, Generic[T], frozen=True, kw_only=True):
     gone: Sequence[str] = ()
 
 
-def net_rows(before: Mapping[str, Any], after: Mapping[str, T], touched: Iterable[str]) -> Rows[T]:
+def net_rows(
+    before: Mapping[str, Any], after: Mapping[str, T], touched: Iterable[str]
+) -> TableRows[T]:
     """Return the rows of the touched keys that lead from one mapping to the other."""
     keys = tuple(dict.fromkeys(touched))
-    return Rows(
+    return TableRows(
         new=tuple(after[key] for key in keys if key in after and key not in before),
         changed=tuple(after[key] for key in keys if key in after and key in before),
         gone=tuple(key for key in keys if key in before and key not in after),
@@ -165,7 +167,7 @@ class KeyedWriter(Generic[T]):
         # Inline: keys that the database generates are not needed.
         self._insert = Statement(dialect, insert(table.table).inline(), tuple(inserted))
 
-    def write(self, connection: Connection, node_uuid: str, rows: Rows[T]) -> int:
+    def write(self, connection: Connection, node_uuid: str, rows: TableRows[T]) -> int:
         """Write the net change of a commit. Return how many rows were updated."""
         if not (rows.new or rows.changed or rows.gone):
             return 0

@@ -97,7 +97,7 @@ class GuestDomain(Value, frozen=True, kw_only=True):
     document: str | None = None
 
 
-class Mark(StrEnum):
+class LineMark(StrEnum):
     """How a line of the claim's guest and a line of the domain relate."""
 
     SAME = "same"
@@ -109,7 +109,7 @@ class Mark(StrEnum):
 class ComparedLine(Value, frozen=True, kw_only=True):
     """:ivar claim: the line of the claim's guest, or "". :ivar domain: of the domain, or ""."""
 
-    mark: Mark
+    mark: LineMark
     claim: str = ""
     domain: str = ""
 
@@ -137,7 +137,7 @@ class GuestComparison(Value, frozen=True, kw_only=True):
     @property
     def differences(self) -> int:
         """The number of lines that are not the same."""
-        return sum(each.mark != Mark.SAME for each in self.lines) if self.domain else 0
+        return sum(each.mark != LineMark.SAME for each in self.lines) if self.domain else 0
 
 
 class AdoptRequest(Value, frozen=True, kw_only=True):

@@ -23,11 +23,11 @@ from rtagent.nova.tracker import ResourceTracker
 from rtagent.ports import Hypervisor
 from rtagent.rpc.in_flight import InFlight
 from rtagent.service.context import NodeContext
-from rtagent.service.events import Events
+from rtagent.service.events import EventTurns
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.page_sources import page_sources
-from rtagent.service.process import Parts, measure_process
+from rtagent.service.process import RunningParts, measure_process
 from rtagent.telemetry.claim_log import ClaimLog
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
@@ -61,7 +61,7 @@ class NodeService:
         )
         self._clock, self._claim_log = clock, ClaimLog(telemetry)
         self._turns = turns = Loop("claim-records", None, clock, telemetry)
-        self._events = Events(
+        self._events = EventTurns(
             context,
             node.stored.events,
             tracker,
@@ -76,7 +76,7 @@ class NodeService:
         self._audits = None if libvirt is None else DomainAudits(context, node.embedded, libvirt)
         if self._audits is not None:
             self._domains.add("domains", self._audits.turn)
-        self._parts = Parts(telemetry)
+        self._parts = RunningParts(telemetry)
         self._listen(tracker.bus)
 
     def _listen(self, bus: Bus) -> None:

@@ -17,7 +17,7 @@ from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.pages import format_request
 from rtagent.numa.candidates import CandidateRow, CellCandidate, candidate_matrix
 from rtagent.numa.cpu_policies import EMULATOR_ISOLATE, EMULATOR_SHARE, SHARED
-from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, host_cells
+from rtagent.numa.host_cells import CellCapacity, CellLimits, HostCells, host_cells
 from rtagent.numa.requirements import DescribedCell, NumaRequirements
 from rtagent.numa.search import (
     STEPS,
@@ -42,7 +42,7 @@ class Fitted(Value, frozen=True):
 
 def fit(
     required: NumaRequirements,
-    host: Host,
+    host: HostCells,
     limits: CellLimits,
     devices: RequestedDevices | None = None,
     steps: int = STEPS,
@@ -70,7 +70,7 @@ def fit(
 
 
 def _cells_to_try(
-    required: NumaRequirements, host: Host, devices: RequestedDevices | None
+    required: NumaRequirements, host: HostCells, devices: RequestedDevices | None
 ) -> Sequence[CellCapacity]:
     """Return the host's cells in the order in which to try them. Equal cells keep their order.
 
@@ -96,7 +96,7 @@ def _cells_to_try(
 
 def assignment(
     required: NumaRequirements,
-    host: Host,
+    host: HostCells,
     cells: Sequence[CellCapacity],
     placement: Sequence[tuple[int, CellCandidate]],
 ) -> Assignment:
@@ -139,7 +139,7 @@ def _cell(guest: DescribedCell, cell: CellCapacity, candidate: CellCandidate) ->
     )
 
 
-def _floating(host: Host) -> frozenset[int]:
+def _floating(host: HostCells) -> frozenset[int]:
     """Return the CPUs on which a guest without cells floats: the shared CPUs, if the operator lists
     any.
     """
@@ -171,7 +171,7 @@ def _emulator(
     return frozenset(pcpu for vcpu, number in neighbours for pcpu in cells[number].pcpus_of(vcpu))
 
 
-def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+def not_configured(required: NumaRequirements, host: HostCells) -> Iterator[Reason]:
     """Return the requirements that the host could not meet even without any guests."""
     policy, online = host.policy, host.topology.cpus
     if required.pcpus and not policy.dedicated(online):
@@ -192,7 +192,7 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
 
 def no_placement(
     matrix: Sequence[CandidateRow],
-    host: Host,
+    host: HostCells,
     devices: RequestedDevices | None,
     search: CellSearch,
     networks: Sequence[Network] = (),
@@ -214,7 +214,7 @@ def no_placement(
         yield from _unfit(matrix, frozenset[int]().union(*far))
 
 
-def _page_size_refusals(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+def _page_size_refusals(required: NumaRequirements, host: HostCells) -> Iterator[Reason]:
     """Return why the guest cannot have pages of an explicit size: its memory would be in a file."""
     for size in dict.fromkeys(cell.pagesize for cell in required.cells):
         memory = sum(cell.memory for cell in required.cells if cell.pagesize == size)
@@ -250,7 +250,7 @@ def _cells(code: ReasonCode, requested: int, available: int, where: str) -> Reas
     )
 
 
-def _unset(resource: str, requested: int, unit: str, option: str, host: Host) -> Reason:
+def _unset(resource: str, requested: int, unit: str, option: str, host: HostCells) -> Reason:
     return Reason(
         code=ReasonCode.NOT_CONFIGURED,
         resource=resource,

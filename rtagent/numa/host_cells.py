@@ -13,7 +13,7 @@ from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.model.usage import NumaUsage
 
 
-class Host(Value, frozen=True, kw_only=True, weakref=True):
+class HostCells(Value, frozen=True, kw_only=True, weakref=True):
     """The resources of the host, and their usage by others.
 
     :ivar name: of the node, for refusals.
@@ -103,12 +103,12 @@ class CellCapacity(Value, frozen=True, kw_only=True):
 
 
 @derived
-def host_cells(host: Host) -> tuple[CellCapacity, ...]:
+def host_cells(host: HostCells) -> tuple[CellCapacity, ...]:
     """Return the capacity of every cell of a host, in the order of the topology."""
     return cell_capacities(host.topology, host.usage, host.policy)
 
 
-def keep_cells(before: Host, after: Host, changed: Iterable[NumaUsage]) -> None:
+def keep_cells(before: HostCells, after: HostCells, changed: Iterable[NumaUsage]) -> None:
     """Derive the cells of a host from those of the host before a change, if they are known: a cell
     of which no usage has changed stays as it is.
 

@@ -21,7 +21,7 @@ from rtagent.placement.provider import Tree
 Published = Mapping[str, Set[str]]
 
 
-class Verdict(StrEnum):
+class AllocationVerdict(StrEnum):
     """What an allocation is in relation to the claims of the node.
 
     :cvar MATCHING: of a claim; also while its guest is built or moves and they change.
@@ -57,7 +57,7 @@ class Finding(Value, frozen=True, kw_only=True):
     """
 
     consumer: AllocatedConsumer
-    verdict: Verdict
+    verdict: AllocationVerdict
     reason: str
     instance_uuid: str | None = None
     removable: bool = False
@@ -144,7 +144,7 @@ class _Findings:
         uuid = consumer.uuid
         if uuid in self._state.outbox:
             return Finding(
-                consumer=consumer, verdict=Verdict.MATCHING, reason="it is being written"
+                consumer=consumer, verdict=AllocationVerdict.MATCHING, reason="it is being written"
             )
         if uuid in self._state.owners:
             return self._of_claims(consumer, uuid)
@@ -154,7 +154,7 @@ class _Findings:
             return self._of_end(consumer, end)
         return Finding(
             consumer=consumer,
-            verdict=Verdict.UNKNOWN,
+            verdict=AllocationVerdict.UNKNOWN,
             reason="a domain of it is here, without a claim"
             if uuid in self._state.domain_usages
             else "there is no record of it on this node",
@@ -169,7 +169,7 @@ class _Findings:
                 if not known and wanted and self._is_settled(owner):
                     yield Finding(
                         consumer=AllocatedConsumer(uuid=uuid, generation=None, parts={}),
-                        verdict=Verdict.DIFFERENT,
+                        verdict=AllocationVerdict.DIFFERENT,
                         reason="it has a claim and no allocation",
                         instance_uuid=owner,
                         expected=wanted,
@@ -180,12 +180,12 @@ class _Findings:
         expected = self._expected(consumer.uuid, owner)
         found = _published_parts(consumer.parts, self._published)
         if not self._is_settled(owner):
-            verdict, reason = Verdict.MATCHING, "its guest is being built or moves"
+            verdict, reason = AllocationVerdict.MATCHING, "its guest is being built or moves"
         elif found == expected:
-            verdict, reason = Verdict.MATCHING, ""
+            verdict, reason = AllocationVerdict.MATCHING, ""
         else:
             verdict, reason = (
-                Verdict.DIFFERENT,
+                AllocationVerdict.DIFFERENT,
                 f"its claim has {quantities(expected) or 'nothing'}",
             )
         return Finding(
@@ -212,7 +212,7 @@ class _Findings:
             reason += "; the instance does not have its own allocation again yet"
         return Finding(
             consumer=consumer,
-            verdict=Verdict.ENDED,
+            verdict=AllocationVerdict.ENDED,
             reason=reason,
             instance_uuid=owner,
             removable=confirmed and self._is_known,
@@ -224,7 +224,7 @@ class _Findings:
         reason = f"claim {end.claim_uuid} has ended: {end.action or 'its history was purged'}"
         return Finding(
             consumer=consumer,
-            verdict=Verdict.ENDED,
+            verdict=AllocationVerdict.ENDED,
             reason=f"{reason}; its domain is still here" if here else reason,
             instance_uuid=consumer.uuid,
             removable=(self.managed or end.confirmed) and self._is_known and not here,

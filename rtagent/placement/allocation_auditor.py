@@ -17,9 +17,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import (
     AllocatedConsumer,
+    AllocationVerdict,
     Finding,
     Published,
-    Verdict,
     allocated_consumers,
     classify,
     published_classes,
@@ -45,7 +45,7 @@ class SeenFinding(Value, frozen=True, kw_only=True):
     :ivar since: seconds of the monotonic clock. :ivar at: the time of day, for information.
     """
 
-    verdict: Verdict
+    verdict: AllocationVerdict
     generation: int | None
     since: float
     at: datetime
@@ -68,7 +68,7 @@ class FindingHistory(Value, frozen=True, kw_only=True):
         """
         seen: dict[str, SeenFinding] = {}
         for finding in findings:
-            if finding.verdict == Verdict.MATCHING:
+            if finding.verdict == AllocationVerdict.MATCHING:
                 continue
             uuid, generation = finding.consumer.uuid, finding.consumer.generation
             known = self.by_consumer.get(uuid)
@@ -124,7 +124,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
     """
 
     at: datetime
-    counts: Mapping[Verdict, int] = {}
+    counts: Mapping[AllocationVerdict, int] = {}
     settled: tuple[Finding, ...] = ()
     recheck: float | None = None
     removed: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     unclaimed: Mapping[str, Mapping[str, int]] = {}
 
-    def settled_count(self, verdict: Verdict) -> int:
+    def settled_count(self, verdict: AllocationVerdict) -> int:
         """Return how many settled findings have this verdict."""
         return sum(finding.verdict == verdict for finding in self.settled)
 
@@ -178,7 +178,7 @@ class AllocationAuditor:
         settled = [
             finding
             for finding in findings
-            if finding.verdict != Verdict.MATCHING
+            if finding.verdict != AllocationVerdict.MATCHING
             and self.history.settled(finding.consumer.uuid, began, term)
         ]
         work = _Work()
@@ -250,9 +250,9 @@ class AllocationAuditor:
 
     def _correct(self, finding: Finding, read: _Read, work: _Work) -> None:
         uuid = finding.consumer.uuid
-        if finding.verdict == Verdict.DIFFERENT and _is_managed(self._view.state()):
+        if finding.verdict == AllocationVerdict.DIFFERENT and _is_managed(self._view.state()):
             work.rewritten.append(uuid)
-        elif finding.verdict == Verdict.ENDED and finding.removable:
+        elif finding.verdict == AllocationVerdict.ENDED and finding.removable:
             with work.of(uuid):
                 self._remove(finding, read, work)
 

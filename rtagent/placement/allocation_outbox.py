@@ -23,7 +23,7 @@ from rtagent.model.policy import ManageAllocations
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import ConsumerWriter
 from rtagent.placement.health import PartHealth
-from rtagent.placement.outbox_groups import Batch, batches, differing_consumers, is_known
+from rtagent.placement.outbox_groups import GroupBatch, batches, differing_consumers, is_known
 from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import LAST_RETRY, Pauses
 from rtagent.ports import Clock, NullReporter, Reporter
@@ -285,7 +285,7 @@ class AllocationOutbox:
         self._pauses.refuse(unknown, {row.consumer_uuid: reason for row in unknown}, now)
         return [row for row in rows if row not in unknown] if unknown else rows
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: GroupBatch) -> None:
         use_request_id(batch.request_id)
         try:
             failed = self._writer.write(batch.groups, batch.own)

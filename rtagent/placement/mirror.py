@@ -26,7 +26,7 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.placement.schedule import Schedule
-from rtagent.placement.synchroniser import Outcome, Synchroniser
+from rtagent.placement.synchroniser import PassResult, Synchroniser
 from rtagent.placement.tree import affects_tree
 from rtagent.ports import Clock, NullReporter, Reporter
 
@@ -166,7 +166,7 @@ class PlacementMirror:
             self._round(request_id)
         except Exception as defect:  # the thread reports it
             failure = PlacementError(f"the Placement mirror has a defect: {defect!r}")
-            self._end(Outcome(problems=(failure,)), request_id)
+            self._end(PassResult(problems=(failure,)), request_id)
             raise
         return True
 
@@ -182,15 +182,15 @@ class PlacementMirror:
         self._end(outcome, request_id)
         self._report(outcome)
 
-    def _publish(self) -> Outcome:
+    def _publish(self) -> PassResult:
         tree = self._wanted()
         if tree is None:
-            return Outcome()
+            return PassResult()
         try:
             if self._prepare(self._schedule.reading):
                 tree = self._wanted() or tree
         except PlacementError as error:
-            return Outcome(revision=tree.revision, problems=(error, *self._warn(tree, error)))
+            return PassResult(revision=tree.revision, problems=(error, *self._warn(tree, error)))
         return self._synchroniser.sync(tree)
 
     def _warn(self, tree: Tree, error: PlacementError) -> Sequence[PlacementError]:
@@ -201,7 +201,7 @@ class PlacementMirror:
             return ()
         return self._synchroniser.sync_trait(tree, os_traits.COMPUTE_STATUS_DISABLED)
 
-    def _end(self, outcome: Outcome, request_id: str = "") -> None:
+    def _end(self, outcome: PassResult, request_id: str = "") -> None:
         with self._condition:
             now = self._clock.monotonic()
             if outcome.problems:
@@ -214,7 +214,7 @@ class PlacementMirror:
             self._ended += 1
             self._condition.notify_all()
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, outcome: PassResult) -> None:
         if outcome.problems:
             transient = all(map(_is_transient, outcome.problems))
             text = "; ".join(problem.message for problem in outcome.problems)

@@ -30,7 +30,7 @@ BACKLOG = 16
 BATCH = 32
 
 
-class Batch(Value, frozen=True, kw_only=True):
+class GroupBatch(Value, frozen=True, kw_only=True):
     """:ivar rows: that the groups cover, at the revisions that they have.
     :ivar request_id: of the call that caused the write; "": several did, or none.
     """
@@ -53,7 +53,7 @@ def is_known(state: NodeState, consumer_uuid: str) -> bool:
 
 def batches(
     state: Callable[[], NodeState], owns: Callable[[str], bool], due: Sequence[OutboxRow]
-) -> Iterator[Batch]:
+) -> Iterator[GroupBatch]:
     """Yield what to write, in the order of the rows. Each batch is computed from the state of the
     moment when it is needed.
 
@@ -71,7 +71,9 @@ def batches(
         yield _batch(state(), owns, {owner: consumers[owner] for owner in part})
 
 
-def _batch(state: NodeState, owns: Callable[[str], bool], consumers: dict[str, list[str]]) -> Batch:
+def _batch(
+    state: NodeState, owns: Callable[[str], bool], consumers: dict[str, list[str]]
+) -> GroupBatch:
     rows: list[OutboxRow] = []
     groups: list[Group] = []
     for owner, uuids in consumers.items():
@@ -83,7 +85,7 @@ def _batch(state: NodeState, owns: Callable[[str], bool], consumers: dict[str, l
             rows += found
             groups.append([_wanted(state, row, owner, wanted) for row in found])
     callers = {row.request_id for row in rows}
-    return Batch(
+    return GroupBatch(
         rows=tuple(rows),
         groups=tuple(groups),
         own=NodeProviders(state, owns),

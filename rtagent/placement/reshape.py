@@ -54,7 +54,7 @@ class Reshape(Value, frozen=True, kw_only=True):
     transfers: tuple[Transfer, ...]
 
 
-class Refusal(Value, frozen=True, kw_only=True):
+class ReshapeRefusal(Value, frozen=True, kw_only=True):
     """Why there is no reshape.
 
     :ivar provider: the name of the provider that has the consumer's allocation.
@@ -74,7 +74,7 @@ class Refusal(Value, frozen=True, kw_only=True):
         )
 
 
-def plan_reshape(now: Layout, wanted: WantedLayout) -> Reshape | Refusal | None:
+def plan_reshape(now: Layout, wanted: WantedLayout) -> Reshape | ReshapeRefusal | None:
     """Return the reshape that this node needs; None: it needs none.
 
     The total of each consumer's allocations by class stays the same, except for parts that are
@@ -108,14 +108,14 @@ class _Planner:
 
     # -- parts that move ---------------------------------------------------------------------------
 
-    def move(self) -> Refusal | None:
+    def move(self) -> ReshapeRefusal | None:
         """Move every part of the old pools whose place is known."""
         unknown: list[tuple[str, Pool]] = []
         for pool in old_pools(self._now, self._wanted):
             parts = [key for key in sorted(self._used) if key[1] == pool and self._used[key]]
             for consumer, _ in parts:
                 found = self._known_places(consumer, pool)
-                if isinstance(found, Refusal):
+                if isinstance(found, ReshapeRefusal):
                     return found
                 for target, quantity in found.items():
                     self._transfer(consumer, pool[1], pool[0], target, quantity)
@@ -128,7 +128,7 @@ class _Planner:
         self._dropped -= {pool for (_, pool), quantity in self._used.items() if quantity}
         return refusal
 
-    def _known_places(self, consumer: str, pool: Pool) -> Mapping[str, int] | Refusal:
+    def _known_places(self, consumer: str, pool: Pool) -> Mapping[str, int] | ReshapeRefusal:
         """Return the providers that a consumer's units are on; {} if that is not known."""
         source, name = pool
         quantity = self._used[consumer, pool]
@@ -149,7 +149,7 @@ class _Planner:
         listed = ", ".join(f"{n} on {self._name(uuid)}" for uuid, n in sorted(units.items()))
         return self._refuse(consumer, pool, f"its claims and domain have {listed}")
 
-    def _move_unknown(self, parts: Sequence[tuple[str, Pool]]) -> Refusal | None:
+    def _move_unknown(self, parts: Sequence[tuple[str, Pool]]) -> ReshapeRefusal | None:
         """Move parts of consumers without claims, if only one provider has enough for them."""
         for consumer, pool in parts:
             quantity = self._used[consumer, pool]
@@ -203,7 +203,7 @@ class _Planner:
 
     # -- the result --------------------------------------------------------------------------------
 
-    def over_capacity(self) -> Refusal | None:
+    def over_capacity(self) -> ReshapeRefusal | None:
         """Return why a target cannot have its allocations, if that is so."""
         for each in self.transfers:
             pool = (each.target, each.resource_class)
@@ -275,8 +275,8 @@ class _Planner:
         known = self._now.providers.get(uuid)
         return known.name if known else next(named, uuid)
 
-    def _refuse(self, consumer: str, pool: Pool, reason: str, quantity: int = 0) -> Refusal:
-        return Refusal(
+    def _refuse(self, consumer: str, pool: Pool, reason: str, quantity: int = 0) -> ReshapeRefusal:
+        return ReshapeRefusal(
             consumer=consumer,
             resource_class=pool[1],
             quantity=quantity or self._used[consumer, pool],

@@ -69,7 +69,7 @@ def read_contents(api: HttpPlacement, uuid: str) -> CurrentProvider:
     )
 
 
-class Outcome(Value, frozen=True, kw_only=True):
+class PassResult(Value, frozen=True, kw_only=True):
     """What one pass achieved.
 
     :ivar revision: of the state whose tree Placement has, if there are no problems.
@@ -111,7 +111,7 @@ class Synchroniser:
         """Have the next pass look for what other writers have changed."""
         self._looks_again = True
 
-    def sync(self, tree: Tree) -> Outcome:
+    def sync(self, tree: Tree) -> PassResult:
         """Make Placement match the tree."""
         problems: list[PlacementError] = []
         try:
@@ -121,9 +121,9 @@ class Synchroniser:
                 self._give_way()
                 problems += self.sync_provider(provider)
         except PlacementError as error:  # no response, or the ownership records cannot be read
-            return Outcome(revision=tree.revision, problems=(error,))
+            return PassResult(revision=tree.revision, problems=(error,))
         wanted = frozenset[str]().union(*(provider.traits for provider in tree.providers))
-        return Outcome(
+        return PassResult(
             revision=tree.revision,
             problems=tuple(problems),
             unknown_traits=wanted & self._queried_traits - self._known_traits,

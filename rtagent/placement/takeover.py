@@ -51,7 +51,7 @@ from rtagent.placement.provider import (
     Tree,
     inventory_records,
 )
-from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
+from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
 from rtagent.placement.synchroniser import Synchroniser, read_contents
 
 Listing = Sequence[Mapping[str, Any]]
@@ -137,12 +137,12 @@ class Takeover:
         if isinstance(plan, Reshape):
             self._create(plan)
             plan = self._plan()  # the providers now exist, and have generations
-        if isinstance(plan, Refusal):
+        if isinstance(plan, ReshapeRefusal):
             raise refused(plan)
         if isinstance(plan, Reshape):
             self._send(plan)
 
-    def _plan(self) -> Reshape | Refusal | None:
+    def _plan(self) -> Reshape | ReshapeRefusal | None:
         tree = self._wanted()
         return None if tree is None else read_and_plan(self._api, self._state(), tree)[1]
 
@@ -229,7 +229,7 @@ def disk_provider(api: HttpPlacement, root: str) -> str | None:
     return next((uuid for uuid in shared if uuid != root and _has_disk(api, uuid)), None)
 
 
-def refused(refusal: Refusal) -> PlacementError:
+def refused(refusal: ReshapeRefusal) -> PlacementError:
     """Return the error for a refusal, with its remedy."""
     return PlacementError(
         f"Placement's older records of this host cannot be reshaped: {refusal}. Only"
@@ -243,7 +243,7 @@ def refused(refusal: Refusal) -> PlacementError:
 
 def read_and_plan(
     api: HttpPlacement, state: NodeState, tree: Tree
-) -> tuple[Layout, Reshape | Refusal | None]:
+) -> tuple[Layout, Reshape | ReshapeRefusal | None]:
     """Read what is needed, and plan the reshape of a state's tree."""
     wanted = wanted_layout(state, tree)
     now = _with_allocations(api, state, _read_inventories(api, state, tree), wanted)

@@ -15,7 +15,7 @@ from rtagent.model.event_payloads import DriftPayload
 from rtagent.model.node_state import NodeState
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import evacuation_records, is_left_to_calls
-from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
+from rtagent.reconcile.steps import AuditStep, ClaimTransition, Outcome
 
 CAUSE = "audit"
 
@@ -34,7 +34,7 @@ def found_drift(before: NodeState, change: Change) -> tuple[Notification, ...]:
 
 
 def apply(
-    state: NodeState, steps: Sequence[Step], base_revision: int, now: datetime
+    state: NodeState, steps: Sequence[AuditStep], base_revision: int, now: datetime
 ) -> tuple[Change | None, Outcome]:
     """Make the change of the steps whose key is untouched since the base.
 
@@ -56,19 +56,19 @@ def apply(
     return (_change(state, current, now) if current else None), outcome
 
 
-def _unknown(state: NodeState, steps: Iterable[Step]) -> Iterator[Step]:
+def _unknown(state: NodeState, steps: Iterable[AuditStep]) -> Iterator[AuditStep]:
     for step in steps:
         usage, recorded = step.domain_usage, state.domain_usages.get(step.key)
         if usage is not None and usage.active and usage.occupancy.unknown:
-            yield Step(key=step.key, domain_usage=usage.completed(recorded))
+            yield AuditStep(key=step.key, domain_usage=usage.completed(recorded))
 
 
-def _is_left_to_calls(state: NodeState, step: Step) -> bool:
+def _is_left_to_calls(state: NodeState, step: AuditStep) -> bool:
     claims = state.claims_of(step.key) if step.transitions else ()
     return any(is_left_to_calls(claims, planned) for planned in step.transitions)
 
 
-def _change(state: NodeState, steps: Sequence[Step], now: datetime) -> Change:
+def _change(state: NodeState, steps: Sequence[AuditStep], now: datetime) -> Change:
     transitions = [planned for step in steps for planned in step.transitions]
     events = tuple(_event(state, planned, now) for planned in transitions)
     topologies = [step.topology for step in steps if step.topology is not None]

@@ -18,8 +18,8 @@ from rtagent.model.reboot import Reboot
 from rtagent.pci.assigned_resources import mdev_names
 from rtagent.reconcile.drift import attached_claims, differences
 from rtagent.reconcile.steps import (
+    AuditStep,
     ClaimTransition,
-    Step,
     device_steps,
     resource_steps,
     touched_devices,
@@ -112,7 +112,7 @@ def plan(
     evacuated: Mapping[str, TakenOver] | None = None,
     reboot: Reboot | None = None,
     agreement: Agreement | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[AuditStep, ...]:
     """The steps from `base` to what was `seen`; none when they agree.
 
     A device's step follows the step of the owner that has, or had, the device, so that the two are
@@ -132,7 +132,7 @@ def plan(
     if seen.has_domains:
         agreement.retain(seen.domains)
         owners = sorted(_to_compare(base, seen, taken, agreement))
-    owner_steps: list[Step] = []
+    owner_steps: list[AuditStep] = []
     for owner in owners:
         step = _owner_step(base, seen, owner, lapsed, taken, reboot)
         if step is None:
@@ -170,13 +170,13 @@ def _note_agreement(base: NodeState, seen: Observation, owner: str, agreement: A
         agreement.add(owner, claims, domain)
 
 
-def _host_step(base: NodeState, seen: Observation) -> Iterator[Step]:
+def _host_step(base: NodeState, seen: Observation) -> Iterator[AuditStep]:
     topology = seen.topology if seen.topology != base.topology else None
     least = seen.disk_available_least
     if least == base.disk_available_least:
         least = None
     if topology is not None or least is not None:
-        yield Step(key=HOST, topology=topology, disk_available_least=least)
+        yield AuditStep(key=HOST, topology=topology, disk_available_least=least)
 
 
 def _owner_step(
@@ -186,7 +186,7 @@ def _owner_step(
     lapsed: Set[str],
     taken: Mapping[str, ClaimTransition],
     reboot: Reboot | None,
-) -> Step | None:
+) -> AuditStep | None:
     """The transitions of an owner's claims, and the change of its domain's recorded usage."""
     claims = base.claims_of(owner)
     domain = _with_parent_devices(base, seen.domains.get(owner), seen)
@@ -200,7 +200,7 @@ def _owner_step(
         usage = _usage_to_record(domain, remaining, recorded)
     if not transitions and usage == recorded:
         return None
-    return Step(
+    return AuditStep(
         key=owner,
         transitions=transitions,
         domain_usage=None if usage == recorded else usage,
@@ -208,7 +208,7 @@ def _owner_step(
     )
 
 
-def _frees(base: NodeState, step: Step) -> bool:
+def _frees(base: NodeState, step: AuditStep) -> bool:
     """Whether something may become available: also of a usage that changed, unless it is more
     that is unknown.
     """

@@ -38,7 +38,7 @@ class ClaimTransition(Value, frozen=True, kw_only=True):
     taken_over: TakenOver | None = None
 
 
-class Step(Value, frozen=True, kw_only=True):
+class AuditStep(Value, frozen=True, kw_only=True):
     """Everything that an audit changes under one key. It applies only if the key is untouched since
     the audit's base.
 
@@ -74,7 +74,7 @@ class Outcome(Value, frozen=True, kw_only=True):
         return Outcome(applied=self.applied + other.applied, skipped=self.skipped + other.skipped)
 
 
-def device_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
+def device_steps(base: NodeState, seen: Observation) -> Iterator[AuditStep]:
     """One step for each device whose record changes.
 
     Devices that are used but not in the inventory come first: their relatives must not become
@@ -91,12 +91,12 @@ def device_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
     in_use = used.union(allocation.address for allocation in whole_device_allocations(base))
     changes = refresh(base.devices, seen.devices, base.policy.pci.specs, in_use)
     for device in sorted(changes.puts, key=lambda each: (each.listed, each.address)):
-        yield Step(key=device_key(device.address), device=device)
+        yield AuditStep(key=device_key(device.address), device=device)
     for address in changes.removals:
-        yield Step(key=device_key(address), removed_device=address)
+        yield AuditStep(key=device_key(address), removed_device=address)
 
 
-def touched_devices(base: NodeState, step: Step) -> frozenset[str]:
+def touched_devices(base: NodeState, step: AuditStep) -> frozenset[str]:
     """The keys of the devices that the owner of a step has, or had."""
     addresses = [device.address for claim in base.claims_of(step.key) for device in claim.pci]
     for usage in (base.domain_usages.get(step.key), step.domain_usage):
@@ -104,7 +104,7 @@ def touched_devices(base: NodeState, step: Step) -> frozenset[str]:
     return frozenset(map(device_key, addresses))
 
 
-def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
+def resource_steps(base: NodeState, seen: Observation) -> Iterator[AuditStep]:
     """One step if the inventories of assigned resources have changed: mediated devices that the
     host's devices make, and persistent memory namespaces that the operator configures and the host
     has."""
@@ -119,7 +119,7 @@ def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
     pmem = present_inventories(base.policy.pci.pmem, base.resource_inventories, seen.namespaces)
     inventories: tuple[ResourceInventory, ...] = (*mediated, *pmem)
     if inventories != base.resource_inventories:
-        yield Step(key=ASSIGNED_RESOURCES, resource_inventories=inventories)
+        yield AuditStep(key=ASSIGNED_RESOURCES, resource_inventories=inventories)
 
 
 def device_problems(base: NodeState, seen: Observation) -> tuple[Problem, ...]:

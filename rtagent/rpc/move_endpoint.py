@@ -15,7 +15,13 @@ from rtagent.model.decision import Rule
 from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest, Flavor, Image
 from rtagent.rpc import replies
-from rtagent.rpc.method import CLAIM_ERRORS, CREATION_ERRORS, READY_ERRORS, Change, rpc_method
+from rtagent.rpc.method import (
+    CLAIM_ERRORS,
+    CREATION_ERRORS,
+    READY_ERRORS,
+    ChangeArguments,
+    rpc_method,
+)
 from rtagent.rpc.roles import CONDUCTOR
 from rtagent.rpc.served_agent import ServedAgent
 
@@ -82,7 +88,7 @@ class RebuildClaim(MoveArguments, frozen=True, kw_only=True):
     migration: EvacuationFacts | None = None
 
 
-class MoveChange(Change, frozen=True, kw_only=True):
+class MoveChange(ChangeArguments, frozen=True, kw_only=True):
     """A transition of a move, at its source or its destination."""
 
     instance_uuid: Uuid
@@ -230,7 +236,7 @@ DELETION_ERRORS = (
 )
 
 
-class DeleteAllocationFor(Change, frozen=True, kw_only=True):
+class DeleteAllocationFor(ChangeArguments, frozen=True, kw_only=True):
     """The instance that has left."""
 
     instance_uuid: Uuid

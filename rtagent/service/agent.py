@@ -24,7 +24,7 @@ from rtagent.service import assembly
 from rtagent.service.loop import Turn
 from rtagent.service.main_thread import Startup
 from rtagent.service.node import NodeAgent
-from rtagent.service.process import Parts, ProcessContext
+from rtagent.service.process import ProcessContext, RunningParts
 from rtagent.service.rpc_service import RpcService
 from rtagent.service.trust import CallerAccess
 
@@ -40,7 +40,7 @@ LOG = log.getLogger(__name__)
 class Agent:
     """A `Program`."""
 
-    def __init__(self, context: ProcessContext, parts: Parts) -> None:
+    def __init__(self, context: ProcessContext, parts: RunningParts) -> None:
         """Start everything.
 
         :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: an operator has to correct
@@ -72,7 +72,7 @@ class Agent:
         node.add_sections(context.report, self._rpc.turns)
         self._start(parts)
 
-    def _start(self, parts: Parts) -> None:
+    def _start(self, parts: RunningParts) -> None:
         """Start the threads, after all parts are there."""
         node, rpc = self._node, self._rpc
         node.watch()
@@ -87,7 +87,7 @@ class Agent:
         parts.start_loop(node.casts)  # stops before the server, which answers its probe
         parts.callback(node.leave)  # comes first at a stop
 
-    def _open(self, parts: Parts, transport: oslo_messaging.RPCTransport) -> NodeAgent:
+    def _open(self, parts: RunningParts, transport: oslo_messaging.RPCTransport) -> NodeAgent:
         """Prove the identity of the node, and load its state from the store."""
         context, settings = self._context, self._context.settings.current
         telemetry, configuration = context.telemetry, context.configuration
@@ -114,7 +114,7 @@ class Agent:
         identity: HostNodeIdentity,
         hypervisor: Hypervisor,
         transport: oslo_messaging.RPCTransport,
-        parts: Parts,
+        parts: RunningParts,
     ) -> NodeAgent:
         """Load the state of the node from the database."""
         context, settings = self._context, self._context.settings.current

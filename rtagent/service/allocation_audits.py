@@ -13,7 +13,7 @@ from rtagent.embedded import EmbeddedNode
 from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
-from rtagent.placement.allocation_audit import Verdict
+from rtagent.placement.allocation_audit import AllocationVerdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.request_id import use_request_id
@@ -28,9 +28,9 @@ from rtagent.telemetry.metrics import Metrics
 PART = "allocations"
 #: The gauges, and what they count.
 GAUGES = {
-    "allocations_unknown": Verdict.UNKNOWN,
-    "allocations_ended": Verdict.ENDED,
-    "allocations_different": Verdict.DIFFERENT,
+    "allocations_unknown": AllocationVerdict.UNKNOWN,
+    "allocations_ended": AllocationVerdict.ENDED,
+    "allocations_different": AllocationVerdict.DIFFERENT,
 }
 #: Seconds between two looks at whether the first round of the mirror has ended.
 FIRST_LOOK = 1.0
@@ -129,7 +129,7 @@ class AllocationAudits:
             }
             for each in report.settled
         ]
-        counts = {verdict: report.counts.get(verdict, 0) for verdict in Verdict}
+        counts = {verdict: report.counts.get(verdict, 0) for verdict in AllocationVerdict}
         return {
             "at": report.at,
             "counts": counts,
@@ -143,7 +143,7 @@ class AllocationAudits:
             what = f"Consumers whose allocations on this node are {verdict}"
             metrics.gauge(name, what, self._counter(verdict))
 
-    def _counter(self, verdict: Verdict) -> Callable[[], float]:
+    def _counter(self, verdict: AllocationVerdict) -> Callable[[], float]:
         return lambda: self._report.settled_count(verdict) if self._report else 0
 
     @property
@@ -161,7 +161,11 @@ class AllocationAudits:
     def _report_health(self, report: AuditReport) -> None:
         unknown, ended, different = (
             report.settled_count(each)
-            for each in (Verdict.UNKNOWN, Verdict.ENDED, Verdict.DIFFERENT)
+            for each in (
+                AllocationVerdict.UNKNOWN,
+                AllocationVerdict.ENDED,
+                AllocationVerdict.DIFFERENT,
+            )
         )
         parts = []
         if unknown or ended:

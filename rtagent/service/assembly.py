@@ -31,7 +31,7 @@ from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.ndctl import Ndctl
 
 
-class Database(Value, frozen=True, kw_only=True):
+class NodeDatabase(Value, frozen=True, kw_only=True):
     """:ivar store: claims. :ivar registry: heartbeats. :ivar events: recorded events.
     :ivar write_metrics: see `Monitors`. :ivar sql_errors: failed transactions by kind.
     :ivar close: closes every connection.
@@ -56,14 +56,14 @@ class Adapters(Value, frozen=True, kw_only=True):
     """
 
     hypervisor: Hypervisor
-    database: Database
+    database: NodeDatabase
     placement: HttpPlacement | None
     schedulers: BoundedCasts
     notifications: EventSender | None
     cpu_power: CpuPower
 
 
-def database(settings: Settings) -> Database:
+def database(settings: Settings) -> NodeDatabase:
     """Open the database. Create the schema if it is an empty embedded database.
 
     :raises StoreDamaged: its files are damaged.
@@ -84,7 +84,7 @@ def database(settings: Settings) -> Database:
     except RtAgentError:
         engine.dispose()
         raise
-    return Database(
+    return NodeDatabase(
         store=SqlStore(engine, events_kept=settings.events.kept),
         registry=SqlServiceRegistry(engine),
         events=SqlEventLog(engine),
@@ -118,7 +118,7 @@ def adapters(
     conf: cfg.ConfigOpts,
     settings: Settings,
     hypervisor: Hypervisor,
-    database: Database,
+    database: NodeDatabase,
     transport: oslo_messaging.RPCTransport,
 ) -> Adapters:
     """Return the adapters of a node agent. They are not connected yet. :raises ConfigError:"""

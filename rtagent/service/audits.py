@@ -31,7 +31,7 @@ PART = "hypervisor"
 GAP = 1.0
 
 
-class Check(Protocol):
+class ConfigurationCheck(Protocol):
     """A check of the configuration against the host."""
 
     def accept(self) -> bool:
@@ -54,7 +54,7 @@ class Audits:
         hypervisor: Hypervisor,
         identity: HostNodeIdentity,
         admission: Admission,
-        checks: Sequence[Check],
+        checks: Sequence[ConfigurationCheck],
         wake: Callable[[], None],
     ) -> None:
         """:param identity: locks the hypervisor again after a loss of the connection.

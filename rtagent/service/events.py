@@ -125,7 +125,7 @@ ROWS = 500
 RETRY = 2.0
 
 
-class Events:
+class EventTurns:
     """The turns of the thread ``events``.
 
     :ivar tail: what the read API shows.

@@ -58,7 +58,7 @@ STOPPING = "the agent stops"
 Send = Callable[[Sequence[CastMessage]], None]
 
 
-class _Wanted(Value, frozen=True, kw_only=True):
+class _WantedReport(Value, frozen=True, kw_only=True):
     """What schedulers asked for. :ivar due: when it is sent, on the monotonic clock."""
 
     due: float
@@ -105,7 +105,7 @@ class HostReports:
             self._reporter.counted("host_reports", outcome, 0)
         self._changed, self._failed, self._left = True, False, False
         self._lock, self._sending = threading.Lock(), threading.Lock()
-        self._wanted: _Wanted | None = None
+        self._wanted: _WantedReport | None = None
         #: Uuids of the claims that have ended since the last report.
         self._ended = deque[str](maxlen=MAX_ENDED)
         #: Those that the last report names.
@@ -141,8 +141,8 @@ class HostReports:
         jitter = self._context.settings.current.scheduler.report_jitter
         due = self._context.clock.monotonic() + random.uniform(0, jitter)  # noqa: S311  a delay
         with self._lock:
-            before = self._wanted or _Wanted(due=due, description=False, instances=False)
-            self._wanted = _Wanted(
+            before = self._wanted or _WantedReport(due=due, description=False, instances=False)
+            self._wanted = _WantedReport(
                 due=min(before.due, due),
                 description=before.description or description,
                 instances=before.instances or instances,
@@ -190,7 +190,9 @@ class HostReports:
         self._next_report = now + self._context.settings.current.default.report_interval
         return self._rest(now)
 
-    def _casts(self, state: NodeState, wanted: _Wanted | None, now: float) -> list[CastMessage]:
+    def _casts(
+        self, state: NodeState, wanted: _WantedReport | None, now: float
+    ) -> list[CastMessage]:
         """Return the messages of a turn. The report comes last, because it has the number of the
         last message about instances.
         """
@@ -253,7 +255,7 @@ class HostReports:
 
     # -- when -------------------------------------------------------------------------------------
 
-    def _take_wanted(self, now: float) -> _Wanted | None:
+    def _take_wanted(self, now: float) -> _WantedReport | None:
         with self._lock:
             wanted = self._wanted
             if wanted is None or wanted.due > now:

@@ -24,7 +24,7 @@ SETTLE = 2.0
 NAMED = 5
 
 
-class HostView:
+class HostTurns:
     """The turns of the thread ``hosts``."""
 
     def __init__(

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from rtagent.db.aggregate_rows import AggregateStore
+from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.db.registry import BINARY
 from rtagent.errors import PlacementError, StoreUnavailable
 from rtagent.model.node import Aggregate
@@ -97,7 +97,7 @@ class KeptAggregates:
 
     def __init__(
         self,
-        store: AggregateStore,
+        store: AggregateTable,
         view: HostManager,
         changed: Callable[[], None],
         wake: Callable[[], None],

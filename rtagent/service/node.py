@@ -16,14 +16,14 @@
 .. list-table:: Events, and who reacts to them
 
    * - `StatePublished`
-     - the log of claims, the timeline, `Draining`, `BuildFailures`, `Recovery`, `HostReports`,
-       `Notifications`, `Events`, `Power`, what writes to Placement
+     - the log of claims, the timeline, `DrainWatch`, `BuildFailures`, `Recovery`, `HostReports`,
+       `Notifications`, `EventTurns`, `Power`, what writes to Placement
    * - `CallRefused`, `AuditEnded`
      - the timeline, `Announcer`
    * - `Measured`
      - `Announcer`
    * - `AnnouncementWaits`
-     - `Events`
+     - `EventTurns`
    * - `WriterDown`
      - `Recovery`
    * - `StoreReturned`, `PolicyChanged`, `HypervisorEvent`
@@ -75,7 +75,7 @@ from rtagent.service.context import (
     NodeContext,
     Reloaded,
 )
-from rtagent.service.events import Announcer, Events
+from rtagent.service.events import Announcer, EventTurns
 from rtagent.service.heartbeat import BuildFailures, Heartbeat
 from rtagent.service.host_checks import HostChecks, ProviderFileChecks
 from rtagent.service.host_reports import HostReports
@@ -83,7 +83,7 @@ from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, EventQueue
 from rtagent.service.monitors import Monitors
-from rtagent.service.node_report import Draining, measure_node
+from rtagent.service.node_report import DrainWatch, measure_node
 from rtagent.service.notifications import Notifications
 from rtagent.service.page_sources import page_sources
 from rtagent.service.placement import NoPlacement, Placement
@@ -196,7 +196,7 @@ class NodeAgent:
         )
         self._make_event_parts(context)
         self._recovery = Recovery(context, node, loops["recovery"].wake)
-        self._draining = Draining(context, tracker.snapshot)
+        self._draining = DrainWatch(context, tracker.snapshot)
         self.in_flight = InFlight(self._clock)
         me = agent_identity(node.node, context.settings.current.default.state_path)
         self.duplicates = Duplicates(
@@ -224,7 +224,7 @@ class NodeAgent:
             kept,
             self._loops[CASTS].waker("notifications"),
         )
-        self._events = Events(
+        self._events = EventTurns(
             context,
             log,
             tracker,

@@ -120,7 +120,7 @@ def _claim(claim: Claim) -> str:
 MAX_TEXT = 600
 
 
-class Draining:
+class DrainWatch:
     """Logs when the node begins or ends to drain, and measures it. Thread-safe."""
 
     def __init__(self, context: NodeContext, snapshot: Callable[[], NodeState]) -> None:

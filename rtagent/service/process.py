@@ -97,7 +97,7 @@ class ProcessContext(Value, frozen=True, kw_only=True):
     report: StateReport
 
 
-class Parts:
+class RunningParts:
     """The running parts of a daemon, which are stopped in the reverse order of their start.
 
     :ivar blocked: the names of the parts that had not ended when the process had to end.
@@ -177,7 +177,7 @@ class Program(Protocol):
 
 #: Starts everything. Raises `Stopped` if a signal requested a stop, and `RtAgentError` if an
 #: operator has to correct the cause.
-StartProgram = Callable[[ProcessContext, Parts], Program]
+StartProgram = Callable[[ProcessContext, RunningParts], Program]
 
 
 class Process:
@@ -187,7 +187,7 @@ class Process:
         self._context, self._start = context, start
         self._reporter = context.telemetry.named(__name__)
         self._notifier = context.notifier
-        self.parts = Parts(self._reporter)
+        self.parts = RunningParts(self._reporter)
 
     def run(self) -> None:
         """Serve until a signal requests a stop.

@@ -38,11 +38,11 @@ from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weighing import HostWeighers
 from rtagent.service import scheduler_assembly as assembly
 from rtagent.service.explanations import Explanations
-from rtagent.service.host_view import HostView, RecordedHosts
+from rtagent.service.host_view import HostTurns, RecordedHosts
 from rtagent.service.kept_records import KeptAggregates, KeptServices, MirroredAggregates
 from rtagent.service.loop import Loop, Rest, Turn
 from rtagent.service.main_thread import READY, Startup
-from rtagent.service.process import Parts, ProcessContext, measure_process
+from rtagent.service.process import ProcessContext, RunningParts, measure_process
 from rtagent.service.scheduler_assembly import SchedulerDatabase
 from rtagent.service.scheduler_rpc import SchedulerMessages, SchedulerProbe
 from rtagent.service.trust import CallerAccess
@@ -67,7 +67,7 @@ MESSAGES = "Messages of agents and assumed claims, by outcome"
 class SchedulerService:
     """A `Program`."""
 
-    def __init__(self, context: ProcessContext, parts: Parts) -> None:
+    def __init__(self, context: ProcessContext, parts: RunningParts) -> None:
         """Start everything.
 
         :raises IdentityError: SchemaMismatch: ConfigError: an operator has to correct the cause.
@@ -99,7 +99,7 @@ class SchedulerService:
         self._api = ReadAPI(where, self._sources(), self._telemetry, guard=guard)
         self._start(parts)
 
-    def _open(self, parts: Parts, startup: Startup) -> SchedulerDatabase:
+    def _open(self, parts: RunningParts, startup: Startup) -> SchedulerDatabase:
         settings = self._context.settings.current
         lock = assembly.state_lock(settings)
         lock.take()
@@ -158,7 +158,7 @@ class SchedulerService:
         )
         probe = SchedulerProbe(transport, self._server, settings, self._uuid, telemetry)
         self._probe = Loop("rpc-probe", probe.turn, clock, telemetry)
-        self._view = HostView(
+        self._view = HostTurns(
             self._manager,
             settings,
             lambda: self._server.wait_started(0),
@@ -176,7 +176,7 @@ class SchedulerService:
             "Threads of work", lambda: [f"{turn.name}: {turn.overdue:.1f} s late" for turn in turns]
         )
 
-    def _start(self, parts: Parts) -> None:
+    def _start(self, parts: RunningParts) -> None:
         """Start the threads, after all parts are there."""
         parts.start_read_api(self._api, "scheduler", "api_address")
         for loop in self._loops.values():

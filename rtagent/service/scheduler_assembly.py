@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
-from rtagent.db.aggregate_rows import AggregateStore
+from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.db.engine import Engine, open_engine
 from rtagent.db.restore import check_files
 from rtagent.errors import IdentityError, RtAgentError
@@ -24,7 +24,7 @@ class SchedulerDatabase(Value, frozen=True, kw_only=True):
     """
 
     engine: Engine
-    aggregates: AggregateStore
+    aggregates: AggregateTable
     shared: bool
     close: Callable[[], None]
 
@@ -57,7 +57,7 @@ def database(settings: Settings) -> SchedulerDatabase:
         raise
     return SchedulerDatabase(
         engine=engine,
-        aggregates=AggregateStore(engine),
+        aggregates=AggregateTable(engine),
         shared=where == options.connection,
         close=engine.dispose,
     )

@@ -13,7 +13,7 @@ from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.request import NetworkMetadata
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.host_cells import CellLimits, HostCells
 from rtagent.numa.requirements import DescribedCell, NumaRequirements
 from tests.property.numa_oracle import placements_exist, verify
 from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
@@ -51,7 +51,7 @@ def hosts(draw):
     """Draw a topology with CPU sets, reserved pages and usage."""
     there = draw(topologies())
     dedicated, shared = draw(cpu_sets(there))
-    return Host(
+    return HostCells(
         name="cn1",
         topology=there,
         usage=draw(usages(there, dedicated)),
@@ -241,7 +241,7 @@ def test_refusal_has_true_numbers(host, guest, limits):
 def test_successive_guests_never_share_a_pinned_cpu(host, new_guests, limits):
     usage, running = NUMA_NOTHING, []
     for guest in new_guests:
-        there = Host(name=host.name, topology=host.topology, usage=usage, policy=host.policy)
+        there = HostCells(name=host.name, topology=host.topology, usage=usage, policy=host.policy)
         answer = fit(guest, there, limits)
         if isinstance(answer, Fitted):
             running.append(answer.assignment)

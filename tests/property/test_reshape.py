@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rtagent.placement.layout import Layout, Quantities, WantedLayout
 from rtagent.placement.provider import InventoryRecord
-from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
+from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
 from tests.unit.placement.layouts import GPU_CLASS, VGPU, A, B, C, consumers, layout, wanted
 from tests.unit.placement.values import ROOT, record
 
@@ -159,6 +159,6 @@ def test_the_result_of_a_reshape_needs_no_further_one(case):
     plan = plan_reshape(now, want)
     if isinstance(plan, Reshape):
         assert plan_reshape(after(now, plan), want) is None
-    if isinstance(plan, Refusal):
+    if isinstance(plan, ReshapeRefusal):
         assert plan.consumer in now.consumers
         assert plan.quantity > 0

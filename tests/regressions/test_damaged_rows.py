@@ -13,7 +13,7 @@ from rtagent.db.schema import claims, metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
 from rtagent.model.retention import Retention
-from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, call
@@ -102,7 +102,7 @@ def test_audit_that_began_before_a_claim_was_quarantined_leaves_it_alone(engine:
             connection.exec_driver_sql("UPDATE claims SET vcpus = 'x'")
         reload(tracker, store)
         planned = ClaimTransition(claim_uuid=made.uuid, verb=verb, reason="seen earlier")
-        outcome = tracker.apply([Step(key=made.owner_id, transitions=(planned,))], base)
+        outcome = tracker.apply([AuditStep(key=made.owner_id, transitions=(planned,))], base)
     assert outcome.skipped == (made.owner_id,)
     held = tracker.snapshot().claims[made.uuid]
     assert held.quarantined

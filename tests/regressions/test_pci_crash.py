@@ -16,7 +16,7 @@ from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.device_users import AVAILABLE
-from rtagent.reconcile.steps import Step
+from rtagent.reconcile.steps import AuditStep
 from rtagent.state.compute_node import pci_device_pools
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
@@ -33,8 +33,8 @@ def start(store):
     its = host(pci=policy(), cpu_allocation_ratio=8).policy
     tracker = ResourceTracker(store, ManualClock(), enroll(store, its))
     with tracker.observing() as base:
-        devices = [Step(key=a, device=each) for a, each in record(nic(vfs=2)).items()]
-        tracker.apply([Step(key="host", topology=TOPOLOGY), *devices], base)
+        devices = [AuditStep(key=a, device=each) for a, each in record(nic(vfs=2)).items()]
+        tracker.apply([AuditStep(key="host", topology=TOPOLOGY), *devices], base)
     return tracker
 
 

@@ -13,7 +13,7 @@ from rtagent.claims import instance_claim
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import HOST, restore
-from rtagent.reconcile.steps import Step
+from rtagent.reconcile.steps import AuditStep
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy
@@ -27,8 +27,8 @@ def start(disk, node):
     stored = store.enroll(node.uuid, node.hypervisor_hostname, lambda _: new)
     tracker = ResourceTracker(store, ManualClock(), restore(stored, host(pci=policy()).policy))
     with tracker.observing() as base:
-        devices = [Step(key=a, device=each) for a, each in two_gpus_and_a_nic().items()]
-        tracker.apply([Step(key=HOST, topology=TOPOLOGY), *devices], base)
+        devices = [AuditStep(key=a, device=each) for a, each in two_gpus_and_a_nic().items()]
+        tracker.apply([AuditStep(key=HOST, topology=TOPOLOGY), *devices], base)
     return tracker
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
 from rtagent.placement import tree
-from rtagent.placement.allocation_audit import Verdict
+from rtagent.placement.allocation_audit import AllocationVerdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.ownership import Ownership
@@ -160,7 +160,7 @@ class AuditedNode:
         self.agent.clock.advance(TERM)
         return self.run()
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, AllocationVerdict]:
         """The settled findings, by consumer."""
         return {each.consumer.uuid: each.verdict for each in self.settle().settled}
 

@@ -15,7 +15,7 @@ from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.guest import GuestDomain
 from rtagent.model.request import Image
 from rtagent.numa.fit import Fitted
-from rtagent.numa.host_cells import Host
+from rtagent.numa.host_cells import HostCells
 from rtagent.virt.libvirt import guest
 from tests.support.claims import pinned_claim
 from tests.support.hosts import uid
@@ -31,7 +31,7 @@ WHERE = host(
 )
 
 
-def granted(vcpus: int = 4, memory_mb: int = 2048, where: Host = WHERE, **specs: str) -> Claim:
+def granted(vcpus: int = 4, memory_mb: int = 2048, where: HostCells = WHERE, **specs: str) -> Claim:
     """Fit a flavor with these extra specs; return its claim."""
     answer = fit_guest(required(vcpus, memory_mb, **specs), where)
     assert isinstance(answer, Fitted), str(answer)

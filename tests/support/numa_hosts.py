@@ -11,7 +11,7 @@ from rtagent.model.request import Flavor
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.host_cells import CellLimits, HostCells
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 
 SMALL, LARGE, HUGE = 4, 2048, 1048576
@@ -77,13 +77,13 @@ def host(
     shared: str | None = None,
     usage: NumaUsage = NUMA_NOTHING,
     **policy: object,
-) -> Host:
+) -> HostCells:
     """Make a host with these CPU sets, as an operator writes them."""
     sets = {
         "cpu_dedicated_set": None if dedicated is None else parse_cpu_spec(dedicated),
         "cpu_shared_set": None if shared is None else parse_cpu_spec(shared),
     }
-    return Host(name="cn1", topology=there, usage=usage, policy=NumaPolicy(**sets, **policy))
+    return HostCells(name="cn1", topology=there, usage=usage, policy=NumaPolicy(**sets, **policy))
 
 
 def pinned_usage(cpus: str) -> NumaUsage:
@@ -109,7 +109,7 @@ def pinned(vcpus: int = 2, memory_mb: int = 1024, **specs: str) -> NumaRequireme
 
 
 def fit_guest(
-    guest: NumaRequirements, where: Host, limits: CellLimits | None = None, **more: object
+    guest: NumaRequirements, where: HostCells, limits: CellLimits | None = None, **more: object
 ) -> Fitted | Refused:
     """Fit a guest to a host, by default without overcommit."""
     return fit(guest, where, limits or CellLimits(), **more)

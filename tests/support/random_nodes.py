@@ -34,7 +34,7 @@ from rtagent.model.policy import (
     Policy,
 )
 from rtagent.model.request import Allocation, BuildRequest, Image, Limits, NumaLimits, PciRequest
-from rtagent.numa.host_cells import Host
+from rtagent.numa.host_cells import HostCells
 from rtagent.pci.mdev import mdev_inventories, mdev_uuid
 from tests.support.device_states import SEV, SEV_ES, attaching
 from tests.support.hosts import NODE, NOON, call, request, uid
@@ -113,7 +113,7 @@ def some(rng: random.Random, values: Sequence[_T], most: int) -> list[_T]:
     return rng.sample(values, min(rng.randint(0, most), len(values)))
 
 
-def empty_node(rng: random.Random, there: Host, devices: Mapping[str, PciDevice]) -> NodeState:
+def empty_node(rng: random.Random, there: HostCells, devices: Mapping[str, PciDevice]) -> NodeState:
     """Return a node without claims.
 
     :param there: a host of the test of the NUMA fit. :param devices: of that of the device fit.
@@ -134,7 +134,7 @@ def empty_node(rng: random.Random, there: Host, devices: Mapping[str, PciDevice]
     )
 
 
-def _policy(rng: random.Random, there: Host) -> Policy:
+def _policy(rng: random.Random, there: HostCells) -> Policy:
     """Return what an operator may have configured. Most hosts have CPUs for shared vCPUs."""
     others = there.topology.cpus - there.policy.dedicated(there.topology.cpus)
     numa = rng.choice(
@@ -268,7 +268,7 @@ def random_domain(rng: random.Random, state: NodeState, owner: int) -> DomainUsa
 
 
 def random_node(
-    rng: random.Random, there: Host, devices: Mapping[str, PciDevice], most: int = 9
+    rng: random.Random, there: HostCells, devices: Mapping[str, PciDevice], most: int = 9
 ) -> NodeState:
     """Return a node on which some things have happened.
 

@@ -19,7 +19,7 @@ from rtagent.model.node_state import HOST, NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
 from rtagent.ports import Clock, NullReporter, Store
-from rtagent.reconcile.steps import Step
+from rtagent.reconcile.steps import AuditStep
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.host_states import fleet_node, node_named
@@ -69,7 +69,7 @@ def tracker_on(
     tracker = ResourceTracker(store, clock or ManualClock(), enroll(store, node=node), **options)
     if tracker.snapshot().topology is None:
         with tracker.observing() as base:
-            tracker.apply([Step(key=HOST, topology=TOPOLOGY)], base)
+            tracker.apply([AuditStep(key=HOST, topology=TOPOLOGY)], base)
     return tracker
 
 
@@ -154,8 +154,8 @@ def started(engine: Engine, name: str = "cn1", number: int = 4) -> ResourceTrack
     with tracker.observing() as base:
         tracker.apply(
             [
-                Step(key=HOST, topology=wanted.topology),
-                *(Step(key=f"device:{a}", device=d) for a, d in wanted.devices.items()),
+                AuditStep(key=HOST, topology=wanted.topology),
+                *(AuditStep(key=f"device:{a}", device=d) for a, d in wanted.devices.items()),
             ],
             base,
         )

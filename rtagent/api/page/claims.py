@@ -14,7 +14,7 @@ from rtagent.api.page.rendering import Content
 from rtagent.errors import ClaimNotFound, Unavailable
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import LIVE_STATES, Claim, ClaimEvent, HistoryPage
-from rtagent.model.guest import GuestComparison, Mark
+from rtagent.model.guest import GuestComparison, LineMark
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.drift import Drift, absent, drifts
@@ -34,11 +34,11 @@ FLAGS: Mapping[str, str] = {
     "leased": "with a lease",
 }
 #: The sign and the words of a line of the comparison, for people who see no colours.
-MARKS: Mapping[Mark, tuple[str, str]] = {
-    Mark.SAME: ("", ""),
-    Mark.DIFFERENT: ("≠", "differs"),
-    Mark.ONLY_CLAIM: ("<", "only the claim has it"),
-    Mark.ONLY_DOMAIN: (">", "only the domain has it"),
+MARKS: Mapping[LineMark, tuple[str, str]] = {
+    LineMark.SAME: ("", ""),
+    LineMark.DIFFERENT: ("≠", "differs"),
+    LineMark.ONLY_CLAIM: ("<", "only the claim has it"),
+    LineMark.ONLY_DOMAIN: (">", "only the domain has it"),
 }
 
 _Key = Callable[[Claim], Any]

@@ -16,7 +16,7 @@ from rtagent.api import nodes, numa, pci
 from rtagent.api.page.formats import size
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
-from rtagent.api.pci import Device, Resource
+from rtagent.api.pci import DeviceView, Resource
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
@@ -87,7 +87,7 @@ class Unit(Value, frozen=True, kw_only=True):
     """
 
     key: str
-    document: Device | Resource
+    document: DeviceView | Resource
     owner: Owner | None
 
     @property
@@ -101,7 +101,7 @@ class Unit(Value, frozen=True, kw_only=True):
     @property
     def short(self) -> str:
         """What its box has room for."""
-        if isinstance(self.document, Device):
+        if isinstance(self.document, DeviceView):
             return self.document.address[-4:]
         identifier = self.document.identifier
         return identifier.rpartition("/")[2] if self.document.parent_addr else identifier
@@ -110,7 +110,7 @@ class Unit(Value, frozen=True, kw_only=True):
     def about(self) -> str:
         """Of a device: what it is."""
         device = self.document
-        if not isinstance(device, Device):
+        if not isinstance(device, DeviceView):
             return ""
         name = f" {device.net_name}" if device.net_name else ""
         return f"{device.vendor_id}:{device.product_id}{name}"
@@ -120,7 +120,7 @@ class Unit(Value, frozen=True, kw_only=True):
         """What a screen reader says."""
         unit = self.document
         who = f" {self.owner.badge.code}: {self.owner.name}, " if self.owner else ": "
-        if not isinstance(unit, Device):
+        if not isinstance(unit, DeviceView):
             gone = "" if unit.present else " (gone from the host)"
             parent = f" of {unit.parent_addr}" if unit.parent_addr else ""
             what = f"{unit.resource_class} {unit.identifier}{parent}"
@@ -159,7 +159,7 @@ class Port(Value, frozen=True, kw_only=True):
         return any(len(each.parts) > FEW_PARTS for bus in self.buses.values() for each in bus)
 
 
-class Tree(Value, frozen=True, kw_only=True):
+class DeviceTree(Value, frozen=True, kw_only=True):
     """The root ports of a NUMA node. :ivar free: units that claims can have, of :ivar total:."""
 
     ports: Sequence[Port]
@@ -272,8 +272,8 @@ def _pages(owner: Owner, cell: int, size: int, smallest: int) -> int:
 
 
 def _trees(
-    devices: Iterable[Device], units: Iterable[Unit], owners: _Owners, ports: RootPorts
-) -> Mapping[int | None, Tree]:
+    devices: Iterable[DeviceView], units: Iterable[Unit], owners: _Owners, ports: RootPorts
+) -> Mapping[int | None, DeviceTree]:
     """Return the devices by NUMA node; None: the device reports none."""
     by_address = {device.address: _unit(device, owners) for device in devices}
     parts: dict[str, list[Unit]] = {}
@@ -292,14 +292,14 @@ def _trees(
     return {node: _tree(buses, by_bus) for node, buses in found.items()}
 
 
-def _tree(buses: Mapping[str, Sequence[Function]], by_bus: Mapping[str, str]) -> Tree:
+def _tree(buses: Mapping[str, Sequence[Function]], by_bus: Mapping[str, str]) -> DeviceTree:
     functions = [function for bus in buses.values() for function in bus]
     units = [unit for each in functions for unit in (each.unit, *each.parts) if unit is not None]
     behind: dict[str, dict[str, Sequence[Function]]] = {}
     for name, bus in buses.items():
         behind.setdefault(by_bus.get(name, name), {})[name] = bus
     ports = (Port(address=by_bus.get(next(iter(each))), buses=each) for each in behind.values())
-    return Tree(
+    return DeviceTree(
         ports=sorted(ports, key=lambda port: port.many),
         free=sum(unit.use == "free" for unit in units),
         total=len(units),
@@ -323,10 +323,10 @@ def _bus(address: str) -> str:
 def _node(function: Function) -> int | None:
     """The NUMA node of a device, or that of its virtual functions if only they are listed."""
     units = function.parts if function.unit is None else (function.unit,)
-    nodes = [unit.document.numa_node for unit in units if isinstance(unit.document, Device)]
+    nodes = [unit.document.numa_node for unit in units if isinstance(unit.document, DeviceView)]
     return min((node for node in nodes if node is not None), default=None)
 
 
-def _unit(device: Device, owners: _Owners) -> Unit:
+def _unit(device: DeviceView, owners: _Owners) -> Unit:
     owner = owners.get(device.owner_id or "")
     return Unit(key=f"dev-{device.address}", document=device, owner=owner)

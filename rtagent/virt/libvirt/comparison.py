@@ -13,7 +13,7 @@ from lxml import etree
 
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
-from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, Mark
+from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, LineMark
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import BadDocument, in_bytes, parse
@@ -82,7 +82,7 @@ def _alone(claim: Claim, attached: Sequence[Claim]) -> tuple[ComparedLine, ...]:
         if devices is None:
             devices = etree.SubElement(domain, "devices")
         devices.extend(guest.devices(each))
-    return tuple(ComparedLine(mark=Mark.SAME, claim=line) for line in _lines(domain))
+    return tuple(ComparedLine(mark=LineMark.SAME, claim=line) for line in _lines(domain))
 
 
 def _aligned(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[ComparedLine]:
@@ -93,11 +93,11 @@ def _aligned(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[ComparedLin
             claim = left[at] if at < len(left) else ""
             domain = right[at] if at < len(right) else ""
             if tag == "equal":
-                mark = Mark.SAME
+                mark = LineMark.SAME
             elif claim and domain:
-                mark = Mark.DIFFERENT
+                mark = LineMark.DIFFERENT
             else:
-                mark = Mark.ONLY_CLAIM if claim else Mark.ONLY_DOMAIN
+                mark = LineMark.ONLY_CLAIM if claim else LineMark.ONLY_DOMAIN
             yield ComparedLine(mark=mark, claim=claim, domain=domain)
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rtagent.db.aggregate_rows import AggregateStore
+from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.errors import InvalidRequest, RtAgentError
 from rtagent.scheduler.errors import (
     AggregateHostExists,
@@ -20,8 +20,8 @@ from tests.support.hosts import NOON, uid
 
 
 @pytest.fixture
-def store(engine) -> AggregateStore:
-    return AggregateStore(engine)
+def store(engine) -> AggregateTable:
+    return AggregateTable(engine)
 
 
 def test_aggregates_are_created_changed_and_deleted(store):

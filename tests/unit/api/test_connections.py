@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rtagent.api.connections import Workers
+from rtagent.api.connections import RequestWorkers
 from tests.servers.daemon import wait_until
 
 #: Seconds; nothing in these tests takes that long.
@@ -27,7 +27,7 @@ class Request:
 
 @pytest.fixture
 def workers():
-    made = Workers(2)
+    made = RequestWorkers(2)
     yield made
     made.shutdown()
 

@@ -5,7 +5,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.api import pci
-from rtagent.api.pci import Device
+from rtagent.api.pci import DeviceView
 from rtagent.errors import InvalidRequest
 from rtagent.pci.device_users import (
     ALLOCATED,
@@ -37,7 +37,7 @@ def addresses(**filters: str) -> list[str]:
     return [device.address for device in pci.devices(devices_in_every_state(), filters)["pci"]]
 
 
-def shown(address: str) -> Device:
+def shown(address: str) -> DeviceView:
     return pci.device(devices_in_every_state(), address)["pci"]
 
 
@@ -76,7 +76,7 @@ def test_a_device_names_its_owner_and_other_users(address, owner, others):
 
 
 def test_a_device_has_its_properties():
-    assert shown(vf(1)) == Device(
+    assert shown(vf(1)) == DeviceView(
         node=NODE.hypervisor_hostname,
         address=vf(1),
         vendor_id="8086",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.cmd.checks import Checks, Finding
+from rtagent.cmd.checks import CheckFinding, Checks
 from rtagent.cmd.client import Client
 from rtagent.cmd.doctor import keys
 from tests.support.trust import DAY, KeyFiles
 
 
-def found(directory: Path, options: dict[str, object]) -> Finding:
+def found(directory: Path, options: dict[str, object]) -> CheckFinding:
     config = directory / "rtagent.conf"
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     config.write_text(f"[rpc]\n{lines}")

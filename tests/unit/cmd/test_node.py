@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rtagent.cmd.node import Inventories, removal_rule
+from rtagent.cmd.node import InventoryLines, removal_rule
 from rtagent.errors import ClaimConflict, IdentityError
 from rtagent.model.node import NodeRecord
 from tests.support.api_states import NODE
@@ -22,12 +22,12 @@ AMOUNTS = {
 
 
 def test_disk_in_gb_is_rounded_down_except_for_reserved_and_used():
-    lines = Inventories({"DISK_GB": AMOUNTS}).human_readable().splitlines()
+    lines = InventoryLines({"DISK_GB": AMOUNTS}).human_readable().splitlines()
     assert lines[1].split() == ["DISK_GB", "1.5", "1", "1", "2", "2", "-1"]
 
 
 def test_other_resources_are_shown_unchanged():
-    lines = Inventories({"MEMORY_MB": AMOUNTS}).human_readable().splitlines()
+    lines = InventoryLines({"MEMORY_MB": AMOUNTS}).human_readable().splitlines()
     assert lines[1].split() == ["MEMORY_MB", "1.5", "2047", "1", "3069", "1025", "-1"]
     assert len({len(line) for line in lines}) == 1
 

@@ -8,9 +8,9 @@ import pytest
 from rtagent.cmd.base import columns, row, rows
 from rtagent.cmd.output import (
     AssignedResources,
-    Assignment,
+    AssignmentLines,
     Counts,
-    Devices,
+    DeviceLines,
     KeyValues,
     Lines,
     OrEmpty,
@@ -64,11 +64,11 @@ def test_a_column_has_a_form_for_tables_and_a_form_for_programs(cell, human, mac
 
 def test_devices_are_shown_with_their_requests():
     devices = document((*WEB_CLAIM.pci, *DB_CLAIM.pci))
-    assert Devices(devices).human_readable().splitlines() == [
+    assert DeviceLines(devices).human_readable().splitlines() == [
         f"{GPU_0} 10de:13f1 type-PCI, NUMA node 0, for gpu",
         f"{vf(0)} 8086:154c type-VF, NUMA node 0, for port-1",
     ]
-    assert Devices(devices).machine_readable() == devices
+    assert DeviceLines(devices).machine_readable() == devices
 
 
 def test_assigned_resources_are_shown_with_class_and_identifier():
@@ -99,7 +99,7 @@ def test_pools_are_shown_with_their_tags():
 
 
 def shown(assigned: assignment.Assignment) -> list[str]:
-    return Assignment(document(assigned)).human_readable().splitlines()
+    return AssignmentLines(document(assigned)).human_readable().splitlines()
 
 
 def test_an_assignment_has_a_line_for_each_cell():
@@ -134,8 +134,8 @@ def test_an_assignment_has_a_line_for_each_setting_of_the_guest():
 
 @pytest.mark.parametrize("value", [None, document(assignment.Assignment())])
 def test_an_empty_assignment_is_an_empty_cell(value):
-    assert Assignment(value).human_readable() == ""
-    assert Assignment(value).machine_readable() == value
+    assert AssignmentLines(value).human_readable() == ""
+    assert AssignmentLines(value).machine_readable() == value
 
 
 def test_columns_show_fields_by_name_and_by_path_also_of_what_is_absent():

@@ -12,7 +12,7 @@ from rtagent.model.policy import NumaPolicy
 from rtagent.model.request import Flavor
 from rtagent.model.usage import NUMA_NOTHING
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.host_cells import CellLimits, HostCells
 from rtagent.numa.requirements import numa_requirements
 from rtagent.numa.search import RequestedDevices
 from rtagent.pci.allocations import DeviceAllocations
@@ -232,7 +232,7 @@ def fit_guest(aliases, allocations=(), policy="required", **extra_specs):
         where="cn1",
         sockets={each.id: each.sockets for each in THREE.cells},
     )
-    host = Host(
+    host = HostCells(
         name="cn1",
         topology=THREE,
         usage=NUMA_NOTHING,

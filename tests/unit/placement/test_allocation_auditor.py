@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.policy import ManageAllocations
-from rtagent.placement.allocation_audit import Verdict
+from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, LARGE, OTHER, SMALL, facts
 from tests.support.audited_allocations import TERM
 from tests.support.hosts import uid
@@ -17,7 +17,7 @@ def test_the_allocation_of_a_claim_matches(node):
     node.agent.run()
     node.allocate(GUEST, AMOUNTS)
     report = node.settle()
-    assert (report.settled, report.counts) == ((), {Verdict.MATCHING: 1})
+    assert (report.settled, report.counts) == ((), {AllocationVerdict.MATCHING: 1})
     assert node.parts(GUEST) == {node.uuid: AMOUNTS}
 
 
@@ -38,7 +38,7 @@ def test_other_quantities_are_reported_and_stay_if_others_write_allocations(node
     node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})
     report = node.settle()
     (finding,) = report.settled
-    assert (finding.verdict, finding.instance_uuid) == (Verdict.DIFFERENT, GUEST)
+    assert (finding.verdict, finding.instance_uuid) == (AllocationVerdict.DIFFERENT, GUEST)
     assert finding.reason == "its claim has DISK_GB 1, MEMORY_MB 1024, VCPU 1"
     assert node.enqueued == []
     assert node.parts(GUEST)[node.uuid]["VCPU"] == 2
@@ -62,7 +62,7 @@ def test_what_is_in_the_outbox_is_left_to_it(make_node):
     node.run(drained=False)
     node.agent.clock.advance(TERM)
     report = node.run(drained=False)
-    assert (report.counts, report.rewritten) == ({Verdict.MATCHING: 1}, ())
+    assert (report.counts, report.rewritten) == ({AllocationVerdict.MATCHING: 1}, ())
     assert node.settle().rewritten == (GUEST,)
     assert GUEST in node.agent.state.outbox
 
@@ -150,7 +150,7 @@ def test_what_is_allocated_without_a_claim_is_reported(node):
 def test_an_unknown_consumer_is_never_touched(make_node, manage):
     node = make_node(manage)
     node.allocate(OTHER, AMOUNTS)
-    assert node.verdicts() == {OTHER: Verdict.UNKNOWN}
+    assert node.verdicts() == {OTHER: AllocationVerdict.UNKNOWN}
     node.agent.clock.advance(1e6)
     node.run()
     assert node.parts(OTHER) == {node.uuid: AMOUNTS}
@@ -161,7 +161,7 @@ def test_a_purged_claim_is_unknown(node):
     node.allocate(GUEST, AMOUNTS)
     retention = node.agent.store.retention(node.uuid)
     node.agent.store.purge(node.uuid, node.agent.state.revision, retention)
-    assert node.verdicts() == {GUEST: Verdict.UNKNOWN}
+    assert node.verdicts() == {GUEST: AllocationVerdict.UNKNOWN}
 
 
 def test_nothing_is_changed_while_the_records_may_be_incomplete(node):
@@ -193,7 +193,7 @@ def test_a_claim_that_is_made_meanwhile_keeps_its_allocation(node, request_):
     # Where the claim was there before the write, there is none: the guest keeps its allocation.
     assert ("put_consumer" in node.meddler.requests) == (request_ == "put_consumer")
     assert node.parts(GUEST) == {node.uuid: AMOUNTS}
-    assert node.settle().counts == {Verdict.MATCHING: 1}
+    assert node.settle().counts == {AllocationVerdict.MATCHING: 1}
 
 
 @pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
@@ -269,7 +269,7 @@ def test_allocations_of_building_and_moving_guests_are_never_removed(make_node):
     node.allocate(move.uuid, AMOUNTS)
     for _ in range(2):
         report = node.settle()
-        assert report.counts == {Verdict.MATCHING: 3}
+        assert report.counts == {AllocationVerdict.MATCHING: 3}
         assert (report.settled, node.enqueued) == ((), [])
         node.agent.move("start_move_out", move)
 
@@ -279,7 +279,7 @@ def test_a_migration_whose_guest_has_left_gives_its_allocation_up(node):
     move = facts()
     node.agent.move("start_move_out", move)
     node.allocate(move.uuid, AMOUNTS)
-    assert node.settle().counts == {Verdict.MATCHING: 1}
+    assert node.settle().counts == {AllocationVerdict.MATCHING: 1}
     node.agent.world.destroy(GUEST)
     node.agent.move("drop_move_claim_at_source", move)
     assert node.settle().removed == (move.uuid,)
@@ -292,7 +292,7 @@ def test_a_reverted_migration_keeps_its_allocation_until_the_guest_has_its_own_a
     node.agent.move("start_move_out", move)
     node.allocate(move.uuid, AMOUNTS)
     node.agent.move("drop_move_claim_at_dest", move)
-    assert node.settle().counts == {Verdict.MATCHING: 1}
+    assert node.settle().counts == {AllocationVerdict.MATCHING: 1}
     node.agent.move("finish_revert", move)
     (finding,) = node.settle().settled
     assert "does not have its own allocation again" in finding.reason
@@ -338,5 +338,5 @@ def test_an_audit_of_many_consumers_needs_two_requests(node, many):
     node.api.post_consumers({uid(): content for _ in range(many)})
     node.meddler.requests.clear()
     report = node.run()
-    assert report.counts == {Verdict.MATCHING: 1, Verdict.UNKNOWN: many}
+    assert report.counts == {AllocationVerdict.MATCHING: 1, AllocationVerdict.UNKNOWN: many}
     assert node.meddler.requests == ["tree", "allocations"]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementUnavailable
 from rtagent.model.policy import ManageAllocations
 from rtagent.model.provider_names import device_suffix, provider_uuid
-from rtagent.placement.allocation_audit import Verdict
+from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices
 from tests.support.device_states import ONE_TIME
 from tests.support.device_states import policy as pci_policy
@@ -53,7 +53,7 @@ def test_a_running_guest_gets_the_allocation_of_its_device(node):
         provider(node, claim.pci[0].address): {GPU: 1},
     }
     assert node.run().healed == ()
-    assert node.settle().counts == {Verdict.MATCHING: 1}
+    assert node.settle().counts == {AllocationVerdict.MATCHING: 1}
 
 
 def test_a_guest_without_any_allocation_gets_that_of_its_device_only(node):

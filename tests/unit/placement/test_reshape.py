@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.placement.reshape import Refusal, Reshape, Transfer, plan_reshape
+from rtagent.placement.reshape import Reshape, ReshapeRefusal, Transfer, plan_reshape
 from tests.unit.placement.layouts import GPU_CLASS, VGPU, A, B, C, consumers, layout, wanted
 from tests.unit.placement.values import ROOT, record
 
@@ -83,7 +83,7 @@ def test_an_ambiguous_consumer_is_refused_by_name():
     known = consumers(claimed={ROOT: {VGPU: 1}}, vm={ROOT: {VGPU: 2}})
     claims = {"claimed": {(A, VGPU): 1}}
     refusal = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claims))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ReshapeRefusal)
     assert (refusal.consumer, refusal.resource_class, refusal.quantity) == ("vm", VGPU, 2)
     for words in ("consumer vm has 2 VGPU", f"name-{ROOT}", f"cn1_{A}, cn1_{B}"):
         assert words in str(refusal)
@@ -93,7 +93,7 @@ def test_a_consumer_that_fits_nowhere_is_refused_with_numbers():
     known = consumers(vm={ROOT: {VGPU: 3}})
     small = {A: {VGPU: record(1)}, B: {VGPU: record(2)}}
     refusal = plan_reshape(layout(ON_ROOT, known), wanted(small))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ReshapeRefusal)
     assert f"1 on cn1_{A}, 2 on cn1_{B}" in refusal.reason
 
 
@@ -101,7 +101,7 @@ def test_claims_that_contradict_the_allocation_are_refused():
     known = consumers(vm={ROOT: {VGPU: 3}})
     claims = {"vm": {(A, VGPU): 1, (B, VGPU): 1}}
     refusal = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claims))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ReshapeRefusal)
     assert f"1 on cn1_{A}, 1 on cn1_{B}" in refusal.reason
 
 
@@ -109,7 +109,7 @@ def test_more_than_a_device_has_is_refused_with_numbers():
     known = consumers(one={ROOT: {VGPU: 3}}, two={A: {VGPU: 2}})
     inventories = {**ON_ROOT, A: {VGPU: record(4)}}
     refusal = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, {"one": {(A, VGPU): 3}}))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ReshapeRefusal)
     assert (refusal.consumer, refusal.quantity) == ("one", 3)
     assert "would have 5 of 4" in refusal.reason
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement.ownership import Ownership, OwnershipFile
-from rtagent.placement.synchroniser import ATTEMPTS, Outcome, Synchroniser
+from rtagent.placement.synchroniser import ATTEMPTS, PassResult, Synchroniser
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import ManualClock, uid
@@ -363,7 +363,7 @@ def test_a_custom_resource_class_is_created_once(setup):
 
 def test_an_obsolete_child_is_deleted_with_one_request(setup):
     setup.sync(WITH_GPU)
-    assert setup.sync() == (Outcome(revision=1), ["delete_provider"])
+    assert setup.sync() == (PassResult(revision=1), ["delete_provider"])
     assert setup.api.provider(CHILD) is None
     assert setup.sync()[1] == []
 
@@ -395,7 +395,7 @@ def test_a_child_in_use_is_drained_until_it_is_free(setup):
     assert setup.sync()[1] == ["delete_provider"]
 
     setup.api.allocate(CHILD, uid(9), {})
-    assert setup.sync() == (Outcome(revision=1), ["delete_provider"])
+    assert setup.sync() == (PassResult(revision=1), ["delete_provider"])
 
 
 def test_a_drained_child_that_is_wanted_again_is_no_longer_reserved(setup):

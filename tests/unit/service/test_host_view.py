@@ -18,7 +18,7 @@ from rtagent.scheduler.report import (
     report_of,
 )
 from rtagent.scheduler.tracked_host import INSTANCES, STATE, Wanted
-from rtagent.service.host_view import PART, REMOVED_INTERVAL, SETTLE, HostView, RecordedHosts
+from rtagent.service.host_view import PART, REMOVED_INTERVAL, SETTLE, HostTurns, RecordedHosts
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host, request, uid
 from tests.support.reporting_agents import ReportingAgent
@@ -35,7 +35,7 @@ class World:
         self.readies, self.serving = 0, False
         self.settings = SettingsHolder(make_settings(tmp_path, service_down_time=DOWN))
         self.manager = HostManager(self.clock, NullReporter(), self.asked.append)
-        self.view = HostView(
+        self.view = HostTurns(
             self.manager,
             self.settings,
             lambda: self.serving,

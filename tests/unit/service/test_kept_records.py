@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.db import migrate
-from rtagent.db.aggregate_rows import AggregateStore
+from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.db.engine import open_engine
 from rtagent.errors import StoreUnavailable
 from rtagent.scheduler.errors import AggregateNotFound, HostNotFound
@@ -21,7 +21,7 @@ from tests.support.hosts import ManualClock, uid
 from tests.support.trackers import Reports
 
 
-class Store(AggregateStore):
+class Store(AggregateTable):
     """A store that fails while `down`."""
 
     down = False
@@ -52,7 +52,7 @@ class Aggregates:
         self.kept = KeptAggregates(
             self.store, self.view, self._changed, self._wake, clock, self.reports
         )
-        self.other = AggregateStore(engine)
+        self.other = AggregateTable(engine)
 
     def _changed(self):
         self.changes += 1

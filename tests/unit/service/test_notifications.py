@@ -18,7 +18,7 @@ from rtagent.model.change import ANNOUNCEMENT
 from rtagent.ports import NullReporter
 from rtagent.rpc.casts import CastFailed
 from rtagent.service.context import NodeContext
-from rtagent.service.events import Events
+from rtagent.service.events import EventTurns
 from rtagent.service.notifications import ROWS, Notifications
 from rtagent.state.announcements import WAITING
 from rtagent.testing.failing_store import FailingStore
@@ -92,7 +92,7 @@ class Site:
             self.kept,
             lambda: self.woken.append("notifications"),
         )
-        self.events = Events(
+        self.events = EventTurns(
             context,
             self.log,
             self.tracker,

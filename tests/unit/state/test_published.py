@@ -5,7 +5,7 @@ import pytest
 from rtagent.claims import abort_instance_claim, activate_claim, renew_claim, update_usage
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
 from rtagent.model.request import InstanceUpdate
-from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.state.published import NOTES
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
@@ -20,7 +20,7 @@ def test_keys_touched_during_an_audit_stay_noted_until_its_end():
         for _ in range(NOTES + 1):
             release(tracker, claim(tracker).uuid)
         lapsed = ClaimTransition(claim_uuid=early.uuid, verb="expire", reason="seen earlier")
-        outcome = tracker.apply([Step(key=early.owner_id, transitions=(lapsed,))], base)
+        outcome = tracker.apply([AuditStep(key=early.owner_id, transitions=(lapsed,))], base)
     assert outcome.skipped == (early.owner_id,)
     assert early.uuid in tracker.snapshot().claims
 

@@ -19,7 +19,7 @@ from rtagent.errors import (
 )
 from rtagent.model.stored import Position
 from rtagent.ports import Mark
-from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.state.restoration import MemoryWitness
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
@@ -127,7 +127,7 @@ def test_audit_that_began_before_applies_nothing_to_the_restored_state(copies, t
         copies.put(copy)
         notice(tracker)
         lapsed = ClaimTransition(claim_uuid=held.uuid, verb="expire", reason="seen earlier")
-        outcome = tracker.apply([Step(key=held.owner_id, transitions=(lapsed,))], base)
+        outcome = tracker.apply([AuditStep(key=held.owner_id, transitions=(lapsed,))], base)
     assert outcome.skipped == (held.owner_id,)
     assert held.uuid in tracker.snapshot().claims
 

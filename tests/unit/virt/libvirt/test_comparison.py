@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rtagent.model.claim import ATTACH
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.guest import DomainDocument, GuestComparison, Mark
+from rtagent.model.guest import DomainDocument, GuestComparison, LineMark
 from rtagent.virt.libvirt.comparison import MAX_LINES, compare
 from rtagent.virt.libvirt.guest import apply
 from tests.support.guests import applied, combinations, granted, plain_domain
@@ -25,7 +25,7 @@ def marked(comparison: GuestComparison) -> list[tuple[str, str, str]]:
     return [
         (str(each.mark), each.claim.strip(), each.domain.strip())
         for each in comparison.lines
-        if each.mark != Mark.SAME
+        if each.mark != LineMark.SAME
     ]
 
 
@@ -111,7 +111,7 @@ def test_other_memory_is_marked():
 def test_a_document_that_cannot_be_compared_is_named_as_such(xml):
     found = compare(granted(), (), document(xml))
     assert "cannot be compared" in found.problem
-    assert found.lines and all(line.mark == Mark.SAME for line in found.lines)
+    assert found.lines and all(line.mark == LineMark.SAME for line in found.lines)
 
 
 def test_a_document_of_any_length_takes_no_long_time():
