@@ -20,7 +20,7 @@ from rtagent.rpc.method import (
     CLAIM_ERRORS,
     CREATION_ERRORS,
     READY_ERRORS,
-    ChangeArguments,
+    Change,
     rpc_method,
 )
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR, READER
@@ -42,7 +42,7 @@ class InstanceClaims(Arguments, frozen=True, kw_only=True):
     claims: Annotated[tuple[InstanceClaim, ...], Meta(min_length=1, max_length=MAX_CLAIMS)]
 
 
-class ClaimChange(ChangeArguments, frozen=True, kw_only=True):
+class ClaimChange(Change, frozen=True, kw_only=True):
     """The claim to change."""
 
     claim_uuid: Uuid
@@ -66,7 +66,7 @@ class TestRelease(Arguments, frozen=True, kw_only=True):
     claim_uuid: Uuid
 
 
-class UpdateUsage(ChangeArguments, frozen=True, kw_only=True):
+class UpdateUsage(Change, frozen=True, kw_only=True):
     """An instance's new state."""
 
     instance: InstanceUpdate

@@ -12,7 +12,7 @@ from rtagent.model.base import Name, SomeItems, Uuid
 from rtagent.model.change import Call
 from rtagent.model.request import AttachRequest
 from rtagent.rpc import replies
-from rtagent.rpc.method import CLAIM_ERRORS, ChangeArguments, rpc_method
+from rtagent.rpc.method import CLAIM_ERRORS, Change, rpc_method
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR
 from rtagent.rpc.served_agent import ServedAgent
 
@@ -33,7 +33,7 @@ class ClaimPciDevices(AttachRequest, frozen=True, kw_only=True):
     operation_id: Uuid
 
 
-class PciClaimChange(ChangeArguments, frozen=True, kw_only=True):
+class PciClaimChange(Change, frozen=True, kw_only=True):
     """The ``attach`` claim to change."""
 
     instance_uuid: Uuid
@@ -48,7 +48,7 @@ class PciClaimEnd(PciClaimChange, frozen=True, kw_only=True):
     devices: PciAddresses | None = None
 
 
-class PciClaimsEnd(ChangeArguments, frozen=True, kw_only=True):
+class PciClaimsEnd(Change, frozen=True, kw_only=True):
     """:ivar claim_uuid: null: every claim of the instance to which the method applies.
     :ivar devices: the devices to release, like 0000:08:00.0; the claims keep the others. Null: all,
         and the claims end.
@@ -59,14 +59,14 @@ class PciClaimsEnd(ChangeArguments, frozen=True, kw_only=True):
     devices: PciAddresses | None = None
 
 
-class QuarantinePciDevice(ChangeArguments, frozen=True, kw_only=True):
+class QuarantinePciDevice(Change, frozen=True, kw_only=True):
     """:ivar address: like 0000:08:00.0."""
 
     address: Name
     reason: Annotated[Name, Meta(min_length=1)]
 
 
-class ClearPciDevice(ChangeArguments, frozen=True, kw_only=True):
+class ClearPciDevice(Change, frozen=True, kw_only=True):
     """:ivar address: like 0000:08:00.0."""
 
     address: Name

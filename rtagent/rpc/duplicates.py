@@ -22,7 +22,7 @@ from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Arguments, InstanceUpdate
 from rtagent.ports import Clock
-from rtagent.rpc.method import ChangeArguments
+from rtagent.rpc.method import Change
 
 #: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
 MEMORY = 20.0
@@ -189,5 +189,5 @@ def _known(arguments: Arguments, state: NodeState) -> Iterator[bool]:
         yield claim_uuid in state.claims
     if owner_id:
         yield bool(state.claims_of(owner_id))
-    if isinstance(arguments, ChangeArguments) and not claim_uuid and not owner_id:
+    if isinstance(arguments, Change) and not claim_uuid and not owner_id:
         yield arguments.node_uuid is not None

@@ -44,7 +44,7 @@ CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
 READY_ERRORS = ("CpuPowerFailed",)
 
 
-class ChangeArguments(Arguments, frozen=True, kw_only=True):
+class Change(Arguments, frozen=True, kw_only=True):
     """The arguments of every method that changes state.
 
     :ivar operation_id: chosen by the caller, and the same in every repetition of the call.

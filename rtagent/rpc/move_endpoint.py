@@ -19,7 +19,7 @@ from rtagent.rpc.method import (
     CLAIM_ERRORS,
     CREATION_ERRORS,
     READY_ERRORS,
-    ChangeArguments,
+    Change,
     rpc_method,
 )
 from rtagent.rpc.roles import CONDUCTOR
@@ -88,7 +88,7 @@ class RebuildClaim(MoveArguments, frozen=True, kw_only=True):
     migration: EvacuationFacts | None = None
 
 
-class MoveChange(ChangeArguments, frozen=True, kw_only=True):
+class MoveChange(Change, frozen=True, kw_only=True):
     """A transition of a move, at its source or its destination."""
 
     instance_uuid: Uuid
@@ -236,7 +236,7 @@ DELETION_ERRORS = (
 )
 
 
-class DeleteAllocationFor(ChangeArguments, frozen=True, kw_only=True):
+class DeleteAllocationFor(Change, frozen=True, kw_only=True):
     """The instance that has left."""
 
     instance_uuid: Uuid

@@ -19,12 +19,12 @@ from rtagent.ports import Service
 from rtagent.reconcile import drift
 from rtagent.rpc import replies
 from rtagent.rpc.clock_skew import clock_text
-from rtagent.rpc.method import ChangeArguments, rpc_method
+from rtagent.rpc.method import Change, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.served_agent import ServedAgent
 
 
-class SetService(ChangeArguments, frozen=True, kw_only=True):
+class SetService(Change, frozen=True, kw_only=True):
     """Whether the scheduler may select the host."""
 
     disabled: bool
@@ -37,7 +37,7 @@ class UpdateForcedDown(Arguments, frozen=True, kw_only=True):
     forced_down: bool
 
 
-class AcceptRestore(ChangeArguments, frozen=True, kw_only=True):
+class AcceptRestore(Change, frozen=True, kw_only=True):
     """:ivar revision: that of the restored database in the reply of `get_restore`."""
 
     revision: Count
@@ -63,13 +63,13 @@ def sync_placement(agent: ServedAgent, arguments: Arguments) -> replies.Mirrored
 
 
 @rpc_method(CONDUCTOR)
-def build_failed(agent: ServedAgent, arguments: ChangeArguments, call: Call) -> None:
+def build_failed(agent: ServedAgent, arguments: Change, call: Call) -> None:
     """Count a failed build: increment ``stats.failed_builds``."""
     agent.tracker.execute(claims.build_failed, call)
 
 
 @rpc_method(CONDUCTOR)
-def build_succeeded(agent: ServedAgent, arguments: ChangeArguments, call: Call) -> None:
+def build_succeeded(agent: ServedAgent, arguments: Change, call: Call) -> None:
     """Report a successful build: reset ``stats.failed_builds`` to zero."""
     agent.tracker.execute(claims.build_succeeded, call)
 
@@ -150,7 +150,7 @@ def ping(agent: ServedAgent, arguments: Arguments) -> replies.Pong:
 Time = Annotated[str, Meta(pattern=TIME, max_length=20)]
 
 
-class DrainNode(ChangeArguments, frozen=True, kw_only=True):
+class DrainNode(Change, frozen=True, kw_only=True):
     """:ivar reason: for operators and callers.
     :ivar deadline: when the node should be empty, as ``2030-01-31T18:00:00Z``; null: there is no
         deadline. Nothing is stopped then.
@@ -171,7 +171,7 @@ def drain_node(agent: ServedAgent, arguments: DrainNode, call: Call) -> replies.
 
 
 @rpc_method(OPERATOR)
-def undrain_node(agent: ServedAgent, arguments: ChangeArguments, call: Call) -> replies.Draining:
+def undrain_node(agent: ServedAgent, arguments: Change, call: Call) -> replies.Draining:
     """Create claims again."""
     agent.tracker.execute(undrain, call)
     return _draining(agent)

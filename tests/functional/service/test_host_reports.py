@@ -40,6 +40,8 @@ BOUND = 60
 class Scheduler:
     """What a scheduler receives. :ivar messages: (method, arguments), in order."""
 
+    target = oslo_messaging.Target(version="1.3")
+
     def __init__(self, url: str) -> None:
         conf = cfg.ConfigOpts()
         conf([])
