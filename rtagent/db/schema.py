@@ -354,7 +354,7 @@ deleted_aggregates = _table(
 )
 
 #: The hosts whose keys have reported a node first, of nodes that have no row in ``compute_nodes``:
-#: see `rtagent.db.node_hosts`.
+#: see `rtagent.db.host_records`.
 node_hosts = _table(
     "node_hosts",
     Column("node_uuid", Uuid, primary_key=True),
