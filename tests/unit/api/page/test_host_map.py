@@ -7,12 +7,13 @@ from immutables import Map
 from lxml import html
 from msgspec.structs import replace
 
-from rtagent.api.page.host_map import WORDS
+from rtagent.api.page.host_map import WORDS, Unit
 from rtagent.api.page.routes import PageCache
 from rtagent.api.page.sources import PageSources
+from rtagent.api.pci import DeviceView, Resource
 from rtagent.api.routes import answer
 from rtagent.model.device import PciDevices
-from tests.support.api_states import check_map, empty, moved, page, populated, sources
+from tests.support.api_states import check_map, empty, moved, page, populated, sources, uuid
 from tests.support.owned_hosts import devices_in_every_state, pinned_host
 from tests.support.pci_hosts import PF_0, gpu, nic, record, vf
 
@@ -113,3 +114,49 @@ def test_the_map_follows_root_ports_that_the_state_does_not_have():
     assert b"Root port" in answer(agent, "/").body
     (found,) = json.loads(answer(agent, "/pci").body)["pci"]
     assert found["root_port"] == "0000:00:01.0"
+
+
+def test_a_label_says_what_a_unit_is_and_what_is_wrong_with_it():
+    device = DeviceView(
+        node="hv1",
+        address="0000:20:02.0",
+        vendor_id="8086",
+        product_id="154c",
+        dev_type="type-VF",
+        numa_node=0,
+        parent_addr=None,
+        iommu_group=7,
+        net_name="ens1",
+        resource_class="CUSTOM_VF",
+        tags={},
+        status="unavailable",
+        reason="it vanished",
+        others=(uuid(1),),
+    )
+    assert Unit(key="a", document=device, owner=None).label == (
+        f"02.0: unavailable (it vanished); also used by {uuid(1)};"
+        " type-VF 0000:20:02.0, 8086:154c ens1, IOMMU group 7"
+    )
+    resource = Resource(
+        node="hv1",
+        provider=uuid(2),
+        parent_addr="0000:41:00.0",
+        resource_class="VGPU",
+        identifier="nvidia-35/3",
+        mdev_uuid=None,
+        status="claimed",
+        owner_id=None,
+        name=None,
+        claim_uuid=None,
+        present=False,
+    )
+    assert Unit(key="b", document=resource, owner=None).label == (
+        "3: claimed (gone from the host); VGPU nvidia-35/3 of 0000:41:00.0"
+    )
+
+
+def test_the_label_of_a_cpu_says_who_has_it_and_who_uses_it_besides():
+    labels = page(pinned_host()).xpath("//a[starts-with(@id, 'cpu-')]/@aria-label")
+    [label] = [label for label in labels if label.startswith("CPU 3 ")]
+    assert label.partition("; also used by ")[0] == "CPU 3 A: web-1, pinned"
+    assert label.endswith("0000000c")

@@ -1,6 +1,7 @@
 """The rows of the owners, over changes of the host."""
 
-from rtagent.api.page.owners import OwnerRows
+from rtagent.api.page.owners import Owner, OwnerRows, badge
+from rtagent.model.usage import NumaUsage, Usage
 from tests.support.api_states import claimed, empty, uuid, with_domain
 
 
@@ -34,3 +35,10 @@ def test_names_link_the_pages_of_claims_that_exist():
     _, (first, tested) = OwnerRows(linked=True).of(state, uuid(102))
     assert f'href="/page/claims/{uuid(1)}"' in first
     assert "href" not in tested
+
+
+def test_an_owner_has_its_cells_with_the_pages_of_each_size():
+    numa = NumaUsage(memory_mb={1: 64, 0: 1026}, pages={(0, 2048): 1, (0, 1048576): 1})
+    usage = Usage(numa=numa)
+    owner = Owner(uuid=uuid(1), badge=badge(0), claims=(), domain=None, usage=usage, flags=())
+    assert owner.cells == ["0: 1 \u00d7 2 MiB", "0: 1 \u00d7 1 GiB", "1"]
