@@ -16,11 +16,13 @@ become_root() {
     exec sudo -n -E "$0" "$@"
 }
 
-# The Debian packages of bindep.txt that are not installed, one per line. Those of profile "lab" are
-# left out unless that is named.
+# The Debian packages of bindep.txt that are not installed, one per line. Those of the profiles "lab"
+# and "openstack" are left out unless that is named.
 missing_packages() {
-    local package skipped=' lab\]'
-    [ "${1:-}" != lab ] || skipped='^#'
+    local package profile skipped='^#'
+    for profile in lab openstack; do
+        [ "${1:-}" = "$profile" ] || skipped="$skipped\| $profile\]"
+    done
     grep -v "$skipped" "$root/bindep.txt" | sed -e 's/#.*//' -e 's/\[.*//' | while read -r package; do
         [ -n "$package" ] || continue
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
@@ -102,6 +104,18 @@ install_nova_venv() {
 pip_nova() {
     PYTHONWARNINGS=ignore "$nova_venv/bin/python" -m pip install -qq --use-pep517 --no-deps \
         --disable-pip-version-check "$@" </dev/null || die "pip failed"
+}
+
+# What a whole OpenStack needs: that environment, with the other services and their clients.
+install_openstack() {
+    local stamp="$nova_venv/.installed-openstack" want
+    install_packages openstack
+    install_nova_venv
+    want=$(cat "$nova_venv/.installed" "$root/constraints-openstack.txt" | sha256sum)
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then return 0; fi
+    say "Installing Keystone, Glance, Tempest and clients into $nova_venv"
+    pip_nova --requirement "$root/constraints-openstack.txt"
+    echo "$want" >"$stamp"
 }
 
 # The samples that Nova's tests of notifications read are in its source archive alone.

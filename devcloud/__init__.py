@@ -1,0 +1,1 @@
+"""A whole OpenStack on this machine, for trying rtagent and for the tests that count."""
