@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 
-from devcloud import configs, tempest
+from devcloud import accounts, configs, speed, story, tempest
 from devcloud.cloud import Cloud, timed
+from devcloud.comparison import differences
 from devcloud.compute import PROGRAMS, Compute
+from devcloud.faults import Faults
 from devcloud.hosts import ENVIRONMENT, CloudError
 from devcloud.places import BIN, COMPUTES, LOGS
 
@@ -94,6 +96,33 @@ def run_tempest(cloud: Cloud, arguments: argparse.Namespace) -> int:
     return int("FAILED" in results.values())
 
 
+def show_accounts(cloud: Cloud, _: argparse.Namespace) -> int:
+    stores = accounts.read(cloud)
+    for host in cloud.computes:
+        numbers = (f"{name} {len(account.get(host.name, ()))}" for name, account in stores.items())
+        print(f"{host.name}: servers in {', '.join(numbers)}")
+    lines = differences(stores)
+    print("\n".join(lines) if lines else "The accounts agree.")
+    return int(bool(lines))
+
+
+def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
+    cloud.up("rtagent")
+    cloud.say(f"{arguments.number} faults, seed {arguments.seed}")
+    faults = Faults(cloud, arguments.seed)
+    left = faults.run(arguments.number)
+    steps = ", ".join(f"{step} {number}" for step, number in sorted(faults.steps.items()))
+    cloud.say(f"Servers: {steps}")
+    lines = [*sorted(faults.doubles), *left]
+    cloud.say("\n".join(lines) if lines else "No CPU had two servers, and the accounts agree.")
+    return int(bool(lines))
+
+
+def measure_speed(cloud: Cloud, arguments: argparse.Namespace) -> None:
+    times = speed.measure(cloud, arguments.turns)
+    print("\n".join(speed.table(times)))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tools/openstack", description="A whole OpenStack on this machine."
@@ -117,6 +146,13 @@ def _parser() -> argparse.ArgumentParser:
     add = verb(power, "power", "cut the power of a compute host, or give it back")
     add.add_argument("host", choices=COMPUTES)
     add.add_argument("state", choices=("on", "off"))
+    verb(lambda cloud, _: story.play(cloud), "story", "play what an operator does, with rtagent")
+    add = verb(make_faults, "faults", "clients at work while services and hosts fail")
+    add.add_argument("--number", type=int, default=30, help="of faults; default: 30")
+    add.add_argument("--seed", type=int, default=1, help="of what is done, and when")
+    add = verb(measure_speed, "speed", "seconds that users wait, stock and rtagent in turns")
+    add.add_argument("--turns", type=int, default=3, help="of each; default: 3")
+    verb(show_accounts, "accounts", "compare Nova, Placement, libvirt and rtagent")
     add = verb(run_tempest, "tempest", "run Tempest; exits with 1 if a test fails")
     add.add_argument("regex", nargs="*", help="of the tests; default: the compute API's")
     add.add_argument("--quick", action="store_true", help="the short list")

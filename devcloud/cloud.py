@@ -82,8 +82,12 @@ class Cloud:
     def _is_up(self, cloud: Any, host: Compute) -> bool:
         if not host.is_running("nova-compute"):
             raise CloudError(f"Nova's service on {host.name} has ended: {host.log('nova-compute')}")
-        services = cloud.compute.services(host=host.name, binary="nova-compute")
-        return any(service.state == "up" for service in services)
+        # A service of before counts as up for a while.
+        began = host.process("nova-compute").began.replace(tzinfo=None).isoformat()
+        return any(
+            service.state == "up" and service.updated_at > began
+            for service in cloud.compute.services(host=host.name, binary="nova-compute")
+        )
 
     def _are_all(self, listed: Iterable[Any], name: str, value: object) -> bool:
         good = [document for document in listed if getattr(document, name) == value]

@@ -15,6 +15,8 @@ ENDPOINTS = {
     "neutron": ("network", f"{API}:9696"),
     "nova": ("compute", f"{API}:8774/v2.1"),
 }
+#: The host CPUs that each compute host gives to single servers, and those that servers share.
+DEDICATED, SHARED = frozenset({1}), frozenset({0})
 FILTERS = (
     "ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,"
     "ServerGroupAffinityFilter,SameHostFilter,DifferentHostFilter,NUMATopologyFilter,"
@@ -48,7 +50,8 @@ def compute(name: str, password: str, uuid: str) -> dict[str, str]:
     address = ADDRESS[name]
     return {
         "/etc/hosts": HOSTS,
-        "/etc/nova/nova.conf": _nova(name, password) + _COMPUTE,
+        "/etc/nova/nova.conf": _nova(name, password)
+        + _COMPUTE.format(shared=_cpus(SHARED), dedicated=_cpus(DEDICATED)),
         "/etc/neutron/neutron.conf": _neutron(password),
         "/etc/neutron/openvswitch_agent.conf": _OVS_AGENT.format(host=name),
         "/etc/libvirt/libvirtd.conf": _LIBVIRTD.format(address=address, uuid=uuid),
@@ -74,6 +77,10 @@ def openrc(password: str) -> dict[str, str]:
         "OS_COMPUTE_API_VERSION": "2.100",
         "OS_PLACEMENT_API_VERSION": "1.39",
     }
+
+
+def _cpus(cpus: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
 
 
 def _account(name: str, password: str) -> str:
@@ -213,8 +220,8 @@ workers = 1
 #: With Open vSwitch without a bridge of its own for each port, Neutron sends no event in a live
 #: migration (Nova's bug 1734320).
 _COMPUTE = """[compute]
-cpu_shared_set = 0
-cpu_dedicated_set = 1
+cpu_shared_set = {shared}
+cpu_dedicated_set = {dedicated}
 live_migration_wait_for_vif_plug = false
 [libvirt]
 virt_type = qemu

@@ -17,6 +17,8 @@ FLAVORS: dict[str, tuple[int, dict[str, str]]] = {
     "pinned": (64, _PINNED),
     "pinned-large": (96, _PINNED),
     "numa": (64, {"hw:numa_nodes": "1"}),
+    # The hosts have none of these pages.
+    "pages": (64, {"hw:mem_page_size": "2MB"}),
 }
 IMAGES = ("guest", "guest-alt")
 NETWORK = "shared"

@@ -147,7 +147,7 @@ class Controller(Host):
 
     def query(self, sql: str) -> str:
         """Run statements of SQL, and return the rows, with tabs."""
-        return self.run("mariadb", "--no-defaults", "-S", "/run/mysqld.sock", "-NBe", sql)
+        return self.run("mariadb", "--no-defaults", "-S", "/run/mysqld.sock", "-NBre", sql)
 
     def _make_tables(self) -> None:
         self.query("".join(f"CREATE DATABASE IF NOT EXISTS {name};" for name in _DATABASES))

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -97,6 +98,11 @@ class Process:
         created = psutil.Process(process.pid).create_time()
         self._file.write_text(f"{process.pid} {created:.2f}")
 
+    @property
+    def began(self) -> datetime:
+        """When it was started, in UTC. It must run."""
+        return datetime.fromtimestamp(float(self._file.read_text().split()[1]), UTC)
+
     def end(self, number: int, what: str) -> None:
         """Send a signal, and wait for the end."""
         pid = self.pid
@@ -182,7 +188,7 @@ class Host:
         if self.is_running(name):
             return
         outer = self.spawn(self.enter(*command), self.log(name), env)
-        Process(self._processes / name).remember_child(outer, f"{name} (see {self.log(name)})")
+        self.process(name).remember_child(outer, f"{name} (see {self.log(name)})")
 
     def log(self, name: str) -> Path:
         """Return the log of a daemon."""
@@ -203,8 +209,12 @@ class Host:
                 cwd=LOGS,
             )
 
+    def process(self, name: str) -> Process:
+        """Return the process of a daemon."""
+        return Process(self._processes / name)
+
     def is_running(self, name: str) -> bool:
-        return Process(self._processes / name).pid is not None
+        return self.process(name).pid is not None
 
     def daemons(self) -> dict[str, bool]:
         """Return which of its daemons run."""
@@ -213,7 +223,7 @@ class Host:
 
     def stop(self, name: str, number: int) -> None:
         """End a daemon by a signal."""
-        Process(self._processes / name).end(number, f"{name} on {self.name}")
+        self.process(name).end(number, f"{name} on {self.name}")
 
     def wait_port(self, name: str, port: int, address: str | None = None) -> None:
         """Wait until a daemon listens. :raises CloudError: it ended, or does not in time."""
@@ -252,8 +262,8 @@ class Host:
             done = subprocess.run(["ip", *command], check=False, capture_output=True, text=True)
             if done.returncode:
                 raise CloudError(
-                    f"ip {' '.join(command)}: {done.stderr.strip()}; is the cloud of another"
-                    " checkout up?"
+                    f"ip {' '.join(command)}: {done.stderr.strip()}; is another cloud up, or"
+                    f" a network that has {LINK_HERE}?"
                 )
         self.run("ip", "address", "add", f"{LINK_THERE}/30", "dev", "machine")
         self.run("ip", "link", "set", "machine", "up")

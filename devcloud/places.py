@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,11 +20,14 @@ GUEST = CLOUD / "guest.raw"
 
 CONTROLLER = "controller"
 COMPUTES = ("compute1", "compute2")
-#: Of networks for tests of networks (RFC 2544), which no machine is in.
+#: Clouds of several checkouts can be up at the same time: each has two networks, of those for tests
+#: of networks (RFC 2544). No machine is in them.
+_NUMBER = zlib.crc32(bytes(ROOT)) % 120
 ADDRESS = {
-    CONTROLLER: "198.18.88.1",
-    "compute1": "198.18.88.11",
-    "compute2": "198.18.88.12",
+    CONTROLLER: f"198.18.{2 * _NUMBER}.1",
+    "compute1": f"198.18.{2 * _NUMBER}.11",
+    "compute2": f"198.18.{2 * _NUMBER}.12",
 }
 #: The cable between this machine and the controller. Nothing leads on to the other hosts.
-LINK, LINK_HERE, LINK_THERE = "rtagent-cloud", "198.18.89.2", "198.18.89.1"
+LINK = f"rtagent-{_NUMBER}"
+LINK_HERE, LINK_THERE = f"198.18.{2 * _NUMBER + 1}.2", f"198.18.{2 * _NUMBER + 1}.1"

@@ -1,0 +1,39 @@
+"""Commands of ``tools/openstack``, because its libraries are in another environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_TOOL = Path(__file__).resolve().parents[2] / "tools/openstack"
+
+
+def tool(*arguments: str, code: int | None = 0) -> str:
+    """Return the output of a command. :param code: its exit code; None: any."""
+    done = subprocess.run(
+        [str(_TOOL), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert code in (done.returncode, None), f"{arguments}: {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def openstack(*arguments: str) -> str:
+    """Return the output of a command of openstackclient."""
+    return tool("run", "controller", "openstack", *arguments)
+
+
+def rtagent(host: str, *arguments: str) -> Any:
+    """Return the document that a command prints about a host."""
+    return json.loads(tool("run", host, "rtagent", *arguments, "-f", "json"))
+
+
+def sql(statement: str) -> None:
+    """Change something in the controller's database."""
+    tool("run", "controller", "mariadb", "--no-defaults", "-S", "/run/mysqld.sock", "-e", statement)
