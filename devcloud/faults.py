@@ -22,7 +22,7 @@ from devcloud.hosts import CloudError, wait_until
 _LOOPS, _FLAVORS = 4, ("nano", "micro", "numa", "pinned")
 _PREFIX = "faults-"
 #: Seconds between two faults, and within which a step of a client ends.
-_PAUSE, _PATIENCE = 15.0, 120.0
+_PAUSE, _PATIENCE = 30.0, 90.0
 #: Seconds within which the accounts agree after the last fault. Nova itself looks again for what
 #: it has not finished after up to a minute, and so does rtagent.
 _SETTLE = 300.0

@@ -20,10 +20,12 @@ from devcloud.places import ADDRESS, BIN, HERE, LINK, LINK_HERE, LINK_THERE, LOG
 PATIENCE = 240.0
 #: What a host has of its own. What it shares with this machine are programs.
 PLACES = ("/etc", "/var/lib", "/var/log", "/var/cache")
+#: Of root, on a host: what is in this machine's home does not matter there.
+_HOME = "/var/lib/root"
 ENVIRONMENT = {
     "PATH": f"{STATE}/bin:{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
-    "HOME": "/root",
+    "HOME": _HOME,
     "PYTHONWARNINGS": "ignore",
     # libvirt waits for a bus that it finds.
     "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent",
@@ -137,7 +139,9 @@ class Host:
             self.directory.mkdir(parents=True, exist_ok=True)
             shutil.copytree("/etc", self.directory / "new", symlinks=True)
             (self.directory / "new").rename(self.directory / "etc")
-        for place in PLACES:
+            accounts = self.directory / "etc/passwd"
+            accounts.write_text(accounts.read_text().replace(":/root:", f":{_HOME}:"))
+        for place in (*PLACES, _HOME):
             (self.directory / place[1:]).mkdir(parents=True, exist_ok=True)
 
     def power_on(self) -> None:
