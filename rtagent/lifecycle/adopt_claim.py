@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from rtagent.allocation.requirements import local_disk_mb
 from rtagent.errors import (
     ClaimConflict,
-    InvalidFlavor,
     InvariantViolated,
     NodeNotReady,
     UnitConflict,
 )
 from rtagent.lifecycle.moves.context import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
+from rtagent.lifecycle.placed_guests import placed, requirements_of
 from rtagent.lifecycle.stated_units import (
     completed_device,
     completed_resource,
@@ -40,7 +40,6 @@ from rtagent.model.request import BuildRequest
 from rtagent.model.usage import NOTHING, Usage
 from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.host_cpus import with_idle_siblings
-from rtagent.numa.requirements import numa_requirements
 
 #: The action of the event with which the claim's history begins.
 ACTION = "adopt"
@@ -48,6 +47,7 @@ ACTION = "adopt"
 
 def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptRequest) -> Granted:
     """Make a claim of exactly what the request states: active, or outgoing at the source of a move.
+    What a build's claim has besides follows from its flavor and the configuration, as for a build.
     It is a fact: submit it as a ``change``, so that it is recorded even while no claim is created.
 
     A device that has no record, because no specification matches it, gets one: it stays recorded as
@@ -158,23 +158,15 @@ def _assignment(state: NodeState, request: AdoptRequest) -> Assignment | None:
     """Return what the guest is assigned, with idle thread siblings if its flavor isolates it and
     the request names none.
     """
-    assignment = None if request.attached else request.numa_topology
-    if assignment is None or assignment.kept or not _isolated(request):
+    if request.attached:
+        return None
+    required = requirements_of(request.instance.flavor, request.instance.image)
+    assignment = placed(state, required, request.numa_topology)
+    if assignment.kept or required.cpu_thread_policy != ISOLATE:
         return assignment
     assert state.topology is not None
     in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
     return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
-
-
-def _isolated(request: AdoptRequest) -> bool:
-    flavor, image = request.instance.flavor, request.instance.image
-    try:
-        required = numa_requirements(
-            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image.properties
-        )
-    except InvalidFlavor:  # another agent's rules allowed it, and the guest is here
-        return False
-    return required.cpu_thread_policy == ISOLATE
 
 
 def _records(

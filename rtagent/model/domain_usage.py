@@ -129,17 +129,22 @@ class DomainUsage(Value, frozen=True, kw_only=True):
         """Return the current usage of the domain.
 
         A vCPU that is confined to dedicated CPUs uses these, and no shared ones. They are counted
-        by CPU, in `Usage.numa`, because domains may share them.
+        by CPU, in `Usage.numa`, because domains may share them. A thread that is confined to shared
+        CPUs floats there, and keeps no other from them.
         """
         if not self.active:
             return NOTHING
         dedicated = policy.cpu_dedicated_set or frozenset()
         pinned = sum(cpus <= dedicated for cpus in self.occupancy.vcpus)
+        floating = (policy.cpu_shared_set or frozenset()) - dedicated
+        numa = self.occupancy.usage
+        if not floating.isdisjoint(numa.pinned):
+            numa = replace(numa, pinned=dict.fromkeys(numa.pinned.keys() - floating, 1))
         model = self.occupancy.mem_encryption
         return Usage(
             vcpus=max(0, self.vcpus - pinned),
             memory_mb=self.memory_mb,
-            numa=self.occupancy.usage,
+            numa=numa,
             quantities={} if model is None else {pool(model): 1},
         )
 

@@ -144,7 +144,8 @@ class AdoptRequest(Value, frozen=True, kw_only=True):
     """What an instance has on this node, as a fact that the embedding program knows.
 
     :ivar instance: its flavor states the vCPUs, the memory and the disk, which are not judged.
-    :ivar numa_topology: its host CPUs, cells and pages; None: nothing is pinned.
+    :ivar numa_topology: its host CPUs, cells and pages; None: nothing is pinned. The agent adds
+        what follows from the flavor and the configuration: where shared vCPUs and the emulator run.
     :ivar devices: address, vendor, product, type and request are the caller's; the agent adds what
         its own record of the device has.
     :ivar resources: class and identifier are the caller's; the agent adds the rest.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
@@ -162,6 +162,13 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
         when it is unset.
         """
         return (self.cpu_dedicated_set or frozenset()) & online
+
+    def floating(self, cpus: frozenset[int], pinned: Set[int]) -> frozenset[int]:
+        """Return those of some online CPUs on which shared vCPUs float. A guest may be pinned to a
+        CPU that was added to ``cpu_shared_set`` later: they leave it out. Nova lets the two sets be
+        the same, and then shared vCPUs float on pinned CPUs, too.
+        """
+        return self.shared(cpus) - (pinned - (self.cpu_dedicated_set or frozenset()))
 
 
 class Policy(Value, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
+from rtagent.lifecycle.placed_guests import follow_configuration, follows_configuration
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.assignment import PmemNamespace
 from rtagent.model.change import Call
@@ -106,9 +107,14 @@ class NovaNode:
     # -- the host -------------------------------------------------------------------------------
 
     def observe(self, settings: Settings, report: Mapping[str, Any]) -> None:
-        """Audit the host. :param report: of the virt driver's ``get_available_resource``."""
+        """Audit the host, and let the claims follow Nova's options, by which the driver makes the
+        domains. :param report: of the virt driver's ``get_available_resource``.
+        """
         self._settings, self.report = settings, report
         self._audit()
+        if not follows_configuration(self.state):
+            call = _call("follow_configuration")
+            self.embedded.tracker.execute(follow_configuration, call)
 
     def namespaces(self) -> tuple[PmemNamespace, ...]:
         """Return the host's persistent memory, as the driver listed it last."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.cpuset import format_cpu_spec
@@ -65,8 +67,11 @@ def fit(
     placement = search.placement()
     if placement is None:
         return refuse(no_placement(matrix, host, near, search, networks))
-    chosen = [(cell, row.candidates[cell]) for cell, row in zip(placement, matrix, strict=True)]
-    return Fitted(assignment(required, host, cells, chosen))
+    placed = [
+        _placed(guest, cell, row.candidates[cell])
+        for guest, cell, row in zip(required.cells, placement, matrix, strict=True)
+    ]
+    return Fitted(completed(placed, required, host))
 
 
 def _cells_to_try(
@@ -94,24 +99,18 @@ def _cells_to_try(
     return sorted(cells, key=key)
 
 
-def assignment(
-    required: NumaRequirements,
-    host: HostCells,
-    cells: Sequence[CellCapacity],
-    placement: Sequence[tuple[int, CellCandidate]],
+def completed(
+    cells: Sequence[CellAssignment], required: NumaRequirements, host: HostCells
 ) -> Assignment:
-    """Make an assignment of a placement.
+    """Return the assignment of a guest that is placed. What a placement leaves open follows from
+    the guest's requirements and the host's configuration: where its shared vCPUs and its emulator
+    run, and how its memory is backed.
 
-    :param cells: the host's cells; none for a guest without cells.
-    :param placement: for each guest cell, the id of its host cell and the resources that it takes
-        there.
+    :param cells: of the guest: memory, page sizes, host CPUs of its own, and its shared vCPUs.
     """
-    by_id = {cell.id: cell for cell in cells}
-    assigned = tuple(
-        _cell(guest, by_id[cell], candidate)
-        for guest, (cell, candidate) in zip(required.cells, placement, strict=True)
-    )
-    shared = frozenset[int]().union(*(cell.shared for cell in cells))
+    by_id = {cell.id: cell for cell in host_cells(host)} if cells else {}
+    assigned = tuple(_on_host(cell, by_id[cell.id]) if cell.id in by_id else cell for cell in cells)
+    shared = frozenset[int]().union(*(cell.shared for cell in by_id.values()))
     return Assignment(
         cells=assigned,
         shared_pcpus=frozenset() if assigned else _floating(host),
@@ -124,18 +123,24 @@ def assignment(
     )
 
 
-def _cell(guest: DescribedCell, cell: CellCapacity, candidate: CellCandidate) -> CellAssignment:
-    size = candidate.pagesize
+def _placed(guest: DescribedCell, cell: int, candidate: CellCandidate) -> CellAssignment:
     return CellAssignment(
-        id=cell.id,
+        id=cell,
         memory=guest.memory,
         cpuset=guest.cpuset,
-        shared_pcpus=cell.shared if guest.cpuset else frozenset(),
         cpu_pinning=dict(zip(sorted(guest.pcpuset), candidate.cpus.pcpus, strict=True)),
         cpuset_reserved=candidate.cpus.reserved,
         cpuset_kept=candidate.cpus.kept,
-        pagesize=size,
-        hugepages=size is not None and size > min(cell.pages),
+        pagesize=candidate.pagesize,
+    )
+
+
+def _on_host(placed: CellAssignment, cell: CellCapacity) -> CellAssignment:
+    size = placed.pagesize
+    return replace(
+        placed,
+        shared_pcpus=cell.shared if placed.cpuset else frozenset(),
+        hugepages=size is not None and size > min(cell.pages, default=size),
     )
 
 
@@ -157,7 +162,7 @@ def _emulator(
     With the policy ``share`` on a host without shared CPUs, the first of these vCPUs alone is next
     to the emulator of a realtime guest.
     """
-    if required.emulator_threads_policy == EMULATOR_ISOLATE:
+    if required.emulator_threads_policy == EMULATOR_ISOLATE and cells:
         return cells[0].cpuset_reserved
     shares = required.emulator_threads_policy == EMULATOR_SHARE
     if shares and cells and shared:

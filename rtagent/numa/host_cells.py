@@ -165,8 +165,7 @@ def _capacity(
         cores=tuple(_with_free_threads(cores, free)),
         free_pcpus=len(free),
         dedicated=len(dedicated),
-        # A guest may be pinned to a CPU that was added to the shared set later.
-        shared=policy.shared(cell.cpus).difference(usage.pinned, usage.kept),
+        shared=policy.floating(cell.cpus, usage.pinned.keys() | usage.kept.keys()),
         vcpus=usage.vcpus.get(cell.id, 0),
         memory_mb=cell.memory_mb,
         memory_used=usage.memory_mb.get(cell.id, 0),

@@ -99,12 +99,12 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
     if state.topology is None or not state.topology.cells:
         return None
     numa, used = state.policy.numa, state.usage.numa
-    pinned, shared = used.pinned.keys() | used.kept.keys(), numa.shared(state.topology.cpus)
+    pinned = used.pinned.keys() | used.kept.keys()
     return {
         "cells": [
             {
                 "id": cell.id,
-                "cpuset": sorted(shared & cell.cpus - pinned),
+                "cpuset": sorted(numa.floating(cell.cpus, pinned)),
                 "pcpuset": sorted(numa.dedicated(cell.cpus)),
                 "cpu_usage": used.vcpus.get(cell.id, 0),
                 "pinned_cpus": sorted(pinned & (cell.cpus | cell.offline)),

@@ -1,0 +1,76 @@
+"""The assignment of a guest that is placed here: it follows from the guest's flavor and image and
+from the host's configuration. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rtagent.allocation.kept_views import host_for_new_owners
+from rtagent.errors import InvalidFlavor
+from rtagent.lifecycle.consequences import granted
+from rtagent.lifecycle.transitions import transition
+from rtagent.model.assignment import Assignment
+from rtagent.model.change import Call, Event
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Granted
+from rtagent.model.node_state import NodeState
+from rtagent.model.owners import main_claims
+from rtagent.model.request import Flavor, Image
+from rtagent.numa.fit import completed
+from rtagent.numa.requirements import NumaRequirements, numa_requirements
+
+
+def placed(state: NodeState, required: NumaRequirements, given: Assignment | None) -> Assignment:
+    """Return the whole assignment of a guest: the one that a build would get which is given these
+    cells.
+
+    :param state: of a host that was observed.
+    :param given: cells, memory, page sizes, vCPUs and host CPUs of the guest; the rest is not read.
+    """
+    cells = given.cells if given is not None else ()
+    return completed(cells, required, host_for_new_owners(state))
+
+
+def requirements_of(flavor: Flavor, image: Image) -> NumaRequirements:
+    """Return the requirements of a guest that is here. If its flavor is invalid, the rules of
+    another agent have allowed it, and the guest counts as one without extra specs.
+    """
+    try:
+        return numa_requirements(
+            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image.properties
+        )
+    except InvalidFlavor:
+        return numa_requirements(flavor.vcpus, flavor.memory_mb, {}, {})
+
+
+def follow_configuration(state: NodeState, call: Call, now: datetime) -> Granted:
+    """Let every claim have the assignment that its guest gets when it is started again, on the same
+    cells and host CPUs of its own. For a program whose driver makes guests from the configuration
+    and not from their claims: a guest that runs with an earlier one differs until it is restarted.
+    """
+    return granted(state, call, now, *_changes(state, now))
+
+
+def follows_configuration(state: NodeState) -> bool:
+    """Return whether every claim has that assignment."""
+    return next(_outdated(state), None) is None
+
+
+def _changes(state: NodeState, now: datetime) -> Iterator[Event]:
+    for claim, assignment in _outdated(state):
+        after = transition(claim, "update", state, now, numa_topology=assignment)
+        reason = "the host's configuration has changed"
+        yield Event(before=claim, after=after, action="update", reason=reason)
+
+
+def _outdated(state: NodeState) -> Iterator[tuple[Claim, Assignment]]:
+    if state.topology is None:
+        return
+    for claim in main_claims(state.claims.values()):
+        if not claim.quarantined:
+            required = requirements_of(claim.flavor, claim.image)
+            assignment = placed(state, required, claim.numa_topology)
+            if assignment != claim.numa_topology:
+                yield claim, assignment
