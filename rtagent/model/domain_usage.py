@@ -125,18 +125,20 @@ class DomainUsage(Value, frozen=True, kw_only=True):
             occupancy=replace(new, **larger),
         )
 
-    def usage(self, policy: NumaPolicy) -> Usage:
+    def usage(self, policy: NumaPolicy, floating: frozenset[int] = frozenset()) -> Usage:
         """Return the current usage of the domain.
 
         A vCPU that is confined to dedicated CPUs uses these, and no shared ones. They are counted
         by CPU, in `Usage.numa`, because domains may share them. A thread that is confined to shared
         CPUs floats there, and keeps no other from them.
+
+        :param floating: CPUs on which the claims of its owner let it float.
         """
         if not self.active:
             return NOTHING
         dedicated = policy.cpu_dedicated_set or frozenset()
-        pinned = sum(cpus <= dedicated for cpus in self.occupancy.vcpus)
-        floating = (policy.cpu_shared_set or frozenset()) - dedicated
+        floating |= (policy.cpu_shared_set or frozenset()) - dedicated
+        pinned = sum(cpus <= dedicated - floating for cpus in self.occupancy.vcpus)
         numa = self.occupancy.usage
         if not floating.isdisjoint(numa.pinned):
             numa = replace(numa, pinned=dict.fromkeys(numa.pinned.keys() - floating, 1))

@@ -121,7 +121,11 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     def usage_of_domain(self, owner_id: str) -> Usage:
         """Return the usage of an owner's domain, if that differs from its claims."""
         domain = self.domain_usages.get(owner_id)
-        return NOTHING if domain is None else domain.usage(self.policy.numa)
+        if domain is None:
+            return NOTHING
+        assigned = (claim.numa_topology for claim in self.claims_of(owner_id))
+        floating = (each.allowed - each.taken for each in assigned if each is not None)
+        return domain.usage(self.policy.numa, frozenset[int]().union(*floating))
 
     def touched_since(self, key: str, revision: int) -> bool:
         """Return whether an owner, a device or `HOST` may have changed after that revision."""

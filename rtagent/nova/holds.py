@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
+from nova import context as nova_context
 from nova import exception, objects
-from nova.compute import task_states
+from nova.compute import task_states, vm_states
 from nova.objects import fields
 
 from rtagent.model.assignment import Assignment, CellAssignment
@@ -232,6 +233,24 @@ def reverted_move(context: Any, instance: Any) -> Any:
     except exception.MigrationNotFound:
         return None
     return migration if migration.status == "reverted" else None
+
+
+def idle_instances(uuids: Collection[str], host: str, nodename: str) -> set[str]:
+    """Return which of these instances Nova has on a node, as they are stored now, while it does not
+    work on them. One that is deleted is on no node.
+    """
+    # Nova would leave out those that can be restored, and would not leave out deleted ones.
+    filters = {"uuid": list(uuids), "deleted": False, "soft_deleted": True}
+    found = objects.InstanceList.get_by_filters(
+        nova_context.get_admin_context(), filters, expected_attrs=[]
+    )
+    return {
+        str(each.uuid)
+        for each in found
+        if (each.host, each.node) == (host, nodename)
+        and each.task_state is None
+        and each.vm_state != vm_states.BUILDING
+    }
 
 
 def of_context(instance: Any, name: str, prefix: Prefix) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from rtagent.embedded import EmbeddedNode
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable, TrackerBusy
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
-from rtagent.model.observation import Domain, Observation
+from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.ports import Hypervisor, PersistentMemory, Reporter
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
@@ -56,35 +56,51 @@ def libvirt_of(
     )
 
 
+#: Returns those of some instances that Nova has on the node and is not at work on. May raise
+#: whatever Nova's objects raise.
+IdleHere = Callable[[Collection[str]], Collection[str]]
+
+
 class LiveDomains(WrappedHypervisor):
     """What the host has besides is observed by Nova's driver. Mediated devices and encryption are
     left out, because Nova keeps their assignment in the driver and in Placement.
+
+    :param idle: asked about the owners whose domain is missing.
     """
 
-    def __init__(self, hypervisor: Hypervisor, snapshot: Callable[[], NodeState]) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, snapshot: Callable[[], NodeState], idle: IdleHere
+    ) -> None:
         super().__init__(hypervisor)
-        self._snapshot = snapshot
+        self._snapshot, self._idle = snapshot, idle
 
     def observe(self) -> Observation:
-        """Return the domains. Of a guest that Nova is at work on, absence says nothing: its domain
-        counts as one that was gone before it was read.
+        """Return the domains. Of a guest that Nova builds, moves, changes or ends at this moment,
+        or that Nova does not have here any more, absence says nothing: its domain counts as one
+        that was gone before it was read.
         """
         seen = self._hypervisor.observe()
         domains = {uuid: _comparable(domain) for uuid, domain in seen.domains.items()}
-        unknown = set(_in_work(self._snapshot())) - domains.keys()
+        missing = sorted(set(self._snapshot().owners) - domains.keys())
+        absent, problems = set[str](), tuple[Problem, ...]()
+        if missing and seen.complete:  # otherwise nothing is concluded from absence
+            absent, problems = self._absent(missing)
         return Observation(
-            domains={**domains, **{uuid: _unseen(uuid) for uuid in unknown}},
+            domains={**domains, **{uuid: _unseen(uuid) for uuid in missing if uuid not in absent}},
             complete=seen.complete,
             has_devices=False,
-            problems=seen.problems,
+            problems=(*seen.problems, *problems),
         )
 
-
-def _in_work(state: NodeState) -> Iterator[str]:
-    """Yield the instances that Nova builds, moves or changes at this moment."""
-    for claim in state.claims.values():
-        if claim.instance.vm_state == "building" or claim.instance.task_state is not None:
-            yield claim.owner_id
+    def _absent(self, missing: Collection[str]) -> tuple[set[str], tuple[Problem, ...]]:
+        """Return which of these should have a domain, and have none; and why that is unknown."""
+        try:
+            idle = self._idle(missing)
+        except Exception as error:  # of Nova's database, or of its conductor
+            message = f"whether servers should run here is unknown: {error!r}"
+            return set(), (Problem(item="Nova's database", message=message),)
+        # One that Nova was starting meanwhile is here now.
+        return {uuid for uuid in idle if self._hypervisor.guest(uuid) is None}, ()
 
 
 def _comparable(domain: Domain) -> Domain:
@@ -107,9 +123,12 @@ GAP, INTERVAL = 1.0, 60.0
 class DomainAudits:
     """They hold no lock of Nova's. :ivar auditor: for what it awaits."""
 
-    def __init__(self, context: NodeContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
+    def __init__(
+        self, context: NodeContext, node: EmbeddedNode, hypervisor: Hypervisor, idle: IdleHere
+    ) -> None:
+        """:param idle: see `LiveDomains`."""
         self._reporter = context.reporter.named(__name__)
-        live = LiveDomains(hypervisor, node.tracker.snapshot)
+        live = LiveDomains(hypervisor, node.tracker.snapshot, idle)
         self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
         node.tracker.creation.note_unobserved(PART, NodeNotReady())
         self._backoff = Backoff()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from nova import utils
@@ -16,6 +17,7 @@ from rtagent.bus import Bus, CallRefused, StatePublished
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable
+from rtagent.nova.holds import idle_instances
 from rtagent.nova.live_domains import PART, DomainAudits, libvirt_of
 from rtagent.nova.node_tracker import CONF
 from rtagent.nova.nova_node import NovaNode
@@ -73,8 +75,9 @@ class NodeService:
         turns.add("claim-events", self._events.turn)
         turns.add("claim-purge", Housekeeping(context, node.stored.store, tracker).turn)
         self._domains = Loop("domains", None, clock, telemetry)
-        self._audits = None if libvirt is None else DomainAudits(context, node.embedded, libvirt)
-        if self._audits is not None:
+        self._audits: DomainAudits | None = None
+        if libvirt is not None:
+            self._audits = DomainAudits(context, node.embedded, libvirt, self._idle)
             self._domains.add("domains", self._audits.turn)
         self._parts = RunningParts(telemetry)
         self._listen(tracker.bus)
@@ -146,6 +149,10 @@ class NodeService:
         if tracker.stale:
             return StoreUnavailable("the database of this host does not answer")
         return tracker.fault or tracker.creation.unobserved
+
+    def _idle(self, uuids: Collection[str]) -> set[str]:
+        node = self._node.state.node
+        return idle_instances(uuids, node.host, node.hypervisor_hostname)
 
     def _noticed(self, event: str) -> None:
         """React to an event of libvirt's."""

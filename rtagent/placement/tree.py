@@ -107,17 +107,17 @@ def _beyond_claims(state: NodeState, topology: Topology, unclaimed: Parts) -> Co
 
     Foreign domains use it, domains that drifted, and claims that keep CPUs idle.
     """
-    numa, reuse = state.policy.numa, state.policy.same_host_resize_reuse
+    reuse = state.policy.same_host_resize_reuse
     pcpus = _unclaimed_cpus(state, topology)
     total = Counter({orc.PCPU: len(pcpus)})
-    for owner, domain in state.domain_usages.items():
+    for owner in state.domain_usages:
         claimed = owner_usage(state.claims_of(owner), reuse=reuse)
         beyond = state.usage_of(owner).minus(claimed)
         total.update({orc.VCPU: beyond.vcpus, orc.MEMORY_MB: beyond.memory_mb})
         used = Counter(
             {
                 orc.VCPU: beyond.vcpus,
-                orc.PCPU: len(pcpus & domain.usage(numa).numa.pinned.keys()),
+                orc.PCPU: len(pcpus & state.usage_of_domain(owner).numa.pinned.keys()),
                 orc.MEMORY_MB: beyond.memory_mb,
             }
         )

@@ -252,8 +252,10 @@ def _transitions(
     """Transitions of an owner's claims.
 
     Nothing is concluded from absence unless the observation is complete, nor from a domain of which
-    something is unknown.
+    something is unknown. From one that was gone before it was read nothing is concluded at all.
     """
+    if domain is not None and domain.gone:
+        return
     readable = complete if domain is None else domain.readable
     for claim in claims:
         found: Iterable[ClaimTransition] = ()

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fixtures
+from nova import context, objects
+from nova.compute import task_states, vm_states
 from nova.conf import CONF
 from nova.tests.fixtures import libvirt as fakelibvirt
 
@@ -98,6 +101,8 @@ class GreenletsTest(ServedCase):
 class ThreadsTest(ServedCase):
     """Nova has native threads."""
 
+    compared = 0
+
     def test_operators_read_claims_cells_metrics_and_the_page(self) -> None:
         self.read_claims_cells_metrics_and_the_page()
 
@@ -114,6 +119,41 @@ class ThreadsTest(ServedCase):
         self._domains((self.plain, 3, 512))
         self._until(lambda: [self.plain] == self._listed("drift", "owner_id"))
         self._until(lambda: self._listed("orphans", "domain_uuid") == [])
+
+    def test_missing_domain_makes_a_claim_suspect_only_while_its_server_is_idle_here(self) -> None:
+        self._run_periodics()
+        stored = self._stored()
+        for facts in (
+            {"task_state": task_states.DELETING},
+            {"task_state": None, "vm_state": vm_states.BUILDING},
+            {"vm_state": vm_states.ACTIVE, "host": "elsewhere"},
+        ):
+            stored.update(facts)
+            stored.save()
+            self._compare()
+            self.assertEqual({self.pinned}, self._suspects(), facts)
+        with fixtures.MockPatch("nova.objects.InstanceList.get_by_filters", side_effect=OSError):
+            self._compare()
+            self.assertIn("Nova's database", self.api.text("health"))
+        stored.host = HOST
+        stored.save()
+        self._compare()
+        self.assertEqual({self.plain, self.pinned}, self._suspects())
+
+    def test_claim_of_a_deleted_server_is_not_suspect(self) -> None:
+        self._run_periodics()
+        self._stored().destroy()
+        self._compare()
+        self.assertEqual({self.pinned}, self._suspects())
+
+    def _stored(self) -> Any:
+        return objects.Instance.get_by_uuid(context.get_admin_context(), self.plain)
+
+    def _compare(self) -> None:
+        """Let the claims be compared with a host that has no server's domain."""
+        self.compared += 1
+        self._domains((FOREIGN, self.compared, 256))
+        self._until(lambda: [self.compared] == self._listed("orphans", "vcpus"))
 
     def _suspects(self) -> set[str]:
         claims = self.api.get("claims")["claims"]

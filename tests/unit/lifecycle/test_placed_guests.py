@@ -28,6 +28,7 @@ KINDS = {
     "emulator shared": {**PINNED, "hw:emulator_threads_policy": "share"},
     "realtime": {**PINNED, "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"},
 }
+EVERY = frozenset(range(8))
 #: CPU 1 was a shared one, and is now a dedicated one.
 LATER = replace(PINNING, cpu_shared_set=frozenset({0}), cpu_dedicated_set=frozenset(range(1, 8)))
 
@@ -55,6 +56,28 @@ def stated_cells(claim):
     return Assignment(cells=cells) if cells else None
 
 
+def running(claim):
+    """The change that records the domain of a claim's guest as one without a claim."""
+    cells = claim.numa_topology.cells
+    vcpus = [cell.pcpus_of(vcpu) for cell in cells for vcpu in cell.vcpus]
+    vcpus = vcpus or [claim.numa_topology.shared_pcpus] * claim.flavor.vcpus
+    occupancy = Occupancy(
+        pcpus=claim.numa_topology.allowed,
+        vcpus=tuple(vcpus),
+        memory_mb={cell.id: cell.memory for cell in cells},
+        pages={cell.id: {cell.pagesize: cell.pages} for cell in cells if cell.hugepages},
+    )
+    domain = DomainUsage(
+        domain_uuid=claim.owner_id,
+        name="vm",
+        active=True,
+        vcpus=claim.flavor.vcpus,
+        memory_mb=claim.memory_mb,
+        occupancy=occupancy,
+    )
+    return Change(cause="audit", at=NOON, domain_usages=(domain,))
+
+
 def running_on(state, owner, *cpus):
     """The state with a recorded domain of one vCPU that floats on these CPUs."""
     sets = frozenset(cpus)
@@ -79,6 +102,20 @@ def test_adopted_guest_has_the_assignment_of_one_that_was_built(specs):
     (adopted,) = adopt_claim(empty, call("adopt_claim"), NOON, asked).claims
     assert adopted.numa_topology == claim.numa_topology
     assert adopted.usage == claim.usage
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["two sets", "one set"])
+@pytest.mark.parametrize("specs", KINDS.values(), ids=KINDS)
+def test_domain_of_an_adopted_guest_is_counted_once(specs, same):
+    sets = replace(PINNING, cpu_shared_set=EVERY, cpu_dedicated_set=EVERY) if same else PINNING
+    _, claim = built(host(PAGES, numa=sets), specs)
+    orphan = host(PAGES, numa=sets).fold(running(claim))
+    asked = AdoptRequest(
+        instance=Instance(uuid=claim.owner_id, flavor=claim.flavor, vm_state="active"),
+        numa_topology=stated_cells(claim),
+    )
+    state = orphan.fold(adopt_claim(orphan, call("adopt_claim"), NOON, asked).change)
+    assert state.domain_usages and state.usage == claim.usage
 
 
 @pytest.mark.parametrize("specs", KINDS.values(), ids=KINDS)

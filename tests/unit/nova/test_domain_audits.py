@@ -21,7 +21,7 @@ def test_audits_that_write_nothing_are_repeated_with_back_off():
     context = NodeContext(
         settings=None, clock=ManualClock(), reporter=NullReporter(), bus=tracker.bus
     )
-    audits = DomainAudits(context, SimpleNamespace(tracker=tracker), world)
+    audits = DomainAudits(context, SimpleNamespace(tracker=tracker), world, set)
     world.start_domain(uid(), 1, 512)
     store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
     assert_pauses([audits.turn().at_most for _ in range(4)], 0.25, 0.5, 1.0, 2.0)

@@ -8,25 +8,18 @@ from msgspec.structs import replace
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.nova.live_domains import LiveDomains, uri_of
 from rtagent.testing.hypervisor import FakeHypervisor
-from tests.support.audits import CLAIM, OWNER, active
+from tests.support.audits import OWNER, active
 from tests.support.hosts import TOPOLOGY, uid
 
 ENCRYPTED = Occupancy(pcpus=frozenset({3}), mdevs=frozenset({uid(7)}), mem_encryption="amd-sev")
 ENCRYPTED = replace(ENCRYPTED, unknown=frozenset({HostResource.CPUS, HostResource.ENCRYPTION}))
 
 
-def seen(state, *owners):
+def seen(state, *owners, idle=lambda missing: missing):
     world = FakeHypervisor(TOPOLOGY)
     for owner in owners:
         world.start_domain(owner, 1, 512, occupancy=ENCRYPTED)
-    return LiveDomains(world, lambda: state).observe()
-
-
-def owner_with(**facts):
-    state = active()
-    claim = state.claims[CLAIM]
-    changed = replace(claim, instance=replace(claim.instance, **facts))
-    return replace(state, claims=state.claims.set(CLAIM, changed))
+    return LiveDomains(world, lambda: state, idle).observe()
 
 
 def test_domains_are_observed_and_nothing_else():
@@ -41,19 +34,48 @@ def test_what_nova_assigns_elsewhere_is_left_out():
     assert domain.occupancy == Occupancy(pcpus=frozenset({3}), unknown={HostResource.CPUS})
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [{"vm_state": "building"}, {"vm_state": "active", "task_state": "migrating"}],
-    ids=["built", "moved"],
-)
-def test_domain_of_a_server_in_work_counts_as_unreadable_if_it_is_missing(facts):
-    (domain,) = seen(owner_with(**facts)).domains.values()
+def test_domain_of_a_server_in_work_counts_as_unreadable_if_it_is_missing():
+    (domain,) = seen(active(), idle=lambda missing: ()).domains.values()
     assert (domain.uuid, domain.domain_usage()) == (OWNER, None)
-    assert seen(owner_with(**facts), OWNER).domains[OWNER].domain_usage() is not None
 
 
-def test_missing_domain_of_another_server_is_missing():
-    assert seen(owner_with(vm_state="active")).domains == {}
+def test_missing_domain_of_an_idle_server_is_missing():
+    assert seen(active()).domains == {}
+
+
+def test_nova_is_asked_about_servers_whose_domain_is_missing_alone():
+    asked = []
+
+    def idle(missing):
+        asked.append(missing)
+        return missing
+
+    seen(active(), OWNER, uid(9), idle=idle)
+    assert asked == []
+    seen(active(), uid(9), idle=idle)
+    assert asked == [[OWNER]]
+
+
+def test_domain_that_has_started_meanwhile_is_not_missing():
+    world = FakeHypervisor(TOPOLOGY)
+
+    def start(missing):
+        world.start_domain(OWNER, 1, 512)
+        return missing
+
+    assert OWNER in LiveDomains(world, active, start).observe().domains
+
+
+def test_no_domain_is_missing_while_nova_does_not_answer():
+    def fail(missing):
+        raise RuntimeError("the conductor is away")
+
+    observation = seen(active(), uid(9), idle=fail)
+    assert observation.complete
+    assert observation.domains[OWNER].gone
+    assert observation.domains[uid(9)].domain_usage() is not None
+    (problem,) = observation.problems
+    assert problem.item == "Nova's database" and "the conductor is away" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,13 @@ def test_suspect_claim_is_trusted_when_its_domain_is_back():
     assert after.claims[CLAIM].suspect is None
 
 
+def test_nothing_is_concluded_from_a_domain_that_was_gone_before_it_was_read():
+    gone = replace(domain(), vcpus=None, memory_mb=None, gone=True)
+    missed, _ = audited(active(), seen())
+    for state in (active(), missed, building()):
+        assert plan(state, seen(gone), frozenset({CLAIM})) == ()
+
+
 def test_what_is_unknown_is_recorded_before_what_is_not_unknown_any_more():
     orphan, other = domain(uid(8)), domain(uid(9))
     unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
