@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TextIO, TypeVar
 
 from cliff.columns import FormattableColumn
@@ -79,13 +79,16 @@ class SafeFormatter(ListFormatter, SingleFormatter):
 
 
 def safe(value: Any, format_: str) -> Any:
-    """Return a cell that the format may show. Numbers and None stay as they are.
+    """Return a cell that the format may show. Numbers stay as they are, and so does None, which is
+    empty for a reader.
 
-    A list or a document becomes the text that Python has for it, which may contain any character
-    that a shell interprets.
+    For a reader, a list or a document has the form of `in_line`. Other formats get the text that
+    Python has for it, which may contain any character that a shell interprets.
     """
     if format_ in FAITHFUL:
         return value
+    if format_ in READABLE and (value is None or isinstance(value, Mapping | list | tuple)):
+        value = "" if value is None else in_line(value)
     if isinstance(value, FormattableColumn):
         if format_ in READABLE:
             return value if isinstance(value, Column) else printable_lines(value.human_readable())
@@ -99,6 +102,18 @@ def safe(value: Any, format_: str) -> Any:
     if format_ == "csv":
         return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
     return _SHELL.sub(r"\\\1", text) if format_ == "shell" else text
+
+
+def in_line(value: Any) -> str:
+    """Return a value as a reader sees it in one line: ``name:value,...`` for a document."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{in_line(part)}" for name, part in value.items())
+    if isinstance(value, str | int | float):
+        return str(value)
+    between = "|" if any(isinstance(item, Mapping) for item in value) else ","
+    return between.join(map(in_line, value))
 
 
 def plain_xml(document: str) -> str:

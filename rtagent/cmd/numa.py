@@ -14,6 +14,7 @@ from rich.text import Text
 from rtagent.api.numa import CLAIMED, FOREIGN, FREE, HOST, KEPT, OFFLINE, SHARED
 from rtagent.cmd.base import Row, Show
 from rtagent.cmd.node import add_node, read_node
+from rtagent.cmd.output import page_usage
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
 from rtagent.model.printable import printable
@@ -127,9 +128,7 @@ def _pool(pool: Document, glyphs: str) -> Text:
     drawn = Text(f"{format_size(pool['size_kb']):>7} pages ")
     for glyph, length, use in zip(glyphs, bar, (CLAIMED, HOST, FREE), strict=True):
         drawn.append(glyph * length, style=STYLES[use])
-    return drawn.append(
-        f" {pool['used']} used, {pool['reserved']} reserved, {pool['total']} in all"
-    )
+    return drawn.append(f" {page_usage(pool)}")
 
 
 def _owners(host: Document) -> Iterator[Text]:

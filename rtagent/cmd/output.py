@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rtagent.cmd.cells import Column
+from rtagent.cmd.cells import Column, in_line
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
 
@@ -28,11 +28,11 @@ class OrEmpty(Column[Any]):
 
 
 class KeyValues(Column[Mapping[str, Any]]):
-    """A line ``name=value`` for each value that is not empty."""
+    """A line ``name=value`` for each value that is not empty; of a document in it,
+    ``name.part=value`` for each part."""
 
     def lines(self) -> Iterable[str]:
-        present = {k: v for k, v in self._value.items() if v not in (None, "", {}, [])}
-        return [f"{name}={value}" for name, value in present.items()]
+        return _pairs(self._value)
 
 
 class Counts(Column[Mapping[str, int]]):
@@ -100,10 +100,7 @@ class PciRequests(Column[_Documents]):
     """A line for each PCI request, with its fields that are not empty."""
 
     def lines(self) -> Iterable[str]:
-        return [
-            " ".join(f"{name}={value}" for name, value in each.items() if value not in (None, []))
-            for each in self._value
-        ]
+        return [" ".join(_pairs(request)) for request in self._value]
 
 
 class PciPools(Column[_Documents]):
@@ -118,6 +115,41 @@ class AssignmentLines(Column[Mapping[str, Any] | None]):
 
     def lines(self) -> Iterable[str]:
         return _assignment(self._value) if self._value else []
+
+
+class CellLines(Column[Mapping[str, Any] | None]):
+    """The lines of each NUMA cell of a host, in the words of ``rtagent numa show``."""
+
+    def lines(self) -> Iterable[str]:
+        for cell in self._value["cells"] if self._value else ():
+            yield from _host_cell(cell)
+
+
+def page_usage(pool: Mapping[str, Any]) -> str:
+    """Return how many pages of a pool are in use."""
+    return f"{pool['used']} used, {pool['reserved']} reserved, {pool['total']} in all"
+
+
+def _pairs(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _pairs(value, f"{prefix}{name}.")
+        elif value not in (None, "", []):
+            yield f"{prefix}{name}={in_line(value)}"
+
+
+def _host_cell(cell: Mapping[str, Any]) -> Iterator[str]:
+    assigned = f"{cell['memory_usage']} of {cell['memory']} MB assigned"
+    yield f"cell {cell['id']}: {assigned}, {cell['cpu_usage']} shared vCPUs assigned"
+    for use, name in ("shared", "cpuset"), ("dedicated", "pcpuset"), ("pinned", "pinned_cpus"):
+        if cell[name]:
+            yield f"  {use} CPUs {format_cpu_spec(cell[name])}"
+    for pool in cell["mempages"]:
+        if pool["total"]:
+            yield f"  {format_size(pool['size_kb'])} pages: {page_usage(pool)}"
+    networks = cell["network_metadata"]
+    if names := [*networks["physnets"], *(["tunnels"] if networks["tunneled"] else [])]:
+        yield f"  networks {', '.join(names)}"
 
 
 def _device(device: Mapping[str, Any]) -> Iterator[str]:

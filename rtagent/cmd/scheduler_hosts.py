@@ -9,28 +9,21 @@ from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.cells import Column
-from rtagent.cmd.output import KeyValues, Lines, OrEmpty, PciPools
-
-
-class Cells(Column[Mapping[str, Any] | None]):
-    """A line for each NUMA cell."""
-
-    def lines(self) -> Iterable[str]:
-        return [", ".join(KeyValues(cell).lines()) for cell in (self._value or {}).get("cells", ())]
+from rtagent.cmd.output import CellLines, KeyValues, Lines, OrEmpty, PciPools
 
 
 class MetricLines(Column[Sequence[Mapping[str, Any]]]):
     """A line for each measurement."""
 
     def lines(self) -> Iterable[str]:
-        return [f"{each['name']}={each['value']}" for each in self._value]
+        return [f"{metric['name']}={metric['value']}" for metric in self._value]
 
 
 class Triples(Column[Sequence[Sequence[str]]]):
     """A line for each kind of guest."""
 
     def lines(self) -> Iterable[str]:
-        return [" ".join(each) for each in self._value]
+        return [" ".join(triple) for triple in self._value]
 
 
 _columns = partial(
@@ -38,7 +31,7 @@ _columns = partial(
     default=OrEmpty,
     aggregates=Lines,
     instances=Lines,
-    numa_topology=Cells,
+    numa_topology=CellLines,
     pci_stats=PciPools,
     cpu_info=KeyValues,
     stats=KeyValues,

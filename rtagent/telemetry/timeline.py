@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rtagent.audit import AuditSummary
 from rtagent.model.change import Change
+from rtagent.model.claim import Claim
 from rtagent.model.health import Status
 from rtagent.model.migration import ERROR, Migration
 from rtagent.model.timeline import (
@@ -80,9 +81,10 @@ class Timeline:
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Add the moves, and count the steps of claims, of published changes."""
-        steps = Counter(event.action for change in changes for event in change.events)
-        for action, number in steps.items():
-            self._count(CLAIM, action, number, f"claims: {action}", Status.PASS)
+        events = [event for change in changes for event in change.events]
+        last = {event.action: event.after for event in events}
+        for action, number in Counter(event.action for event in events).items():
+            self._count(CLAIM, action, number, f"{action} of {_server(last[action])}", Status.PASS)
         moves = [(change.at, each) for change in changes for each in change.migrations]
         with self._lock:
             for at, move in moves:
@@ -157,6 +159,11 @@ class Timeline:
 
 def _subject(reason: Mapping[str, Any]) -> str:
     return f"{reason['code']} {reason['resource']}"[:255]
+
+
+def _server(claim: Claim) -> str:
+    name = claim.instance.display_name
+    return f"{name} ({claim.owner_id})" if name else claim.owner_id
 
 
 def _move_entry(move: Migration, at: datetime) -> TimelineEntry:

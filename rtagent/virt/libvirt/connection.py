@@ -159,22 +159,30 @@ class LibvirtConnection:
             raise
 
     def check_file(self) -> None:
-        """Drop the session when the simulated host's file has changed."""
+        """Drop the session when the simulated host's file has changed.
+
+        That is no outage: the next session reads the file, or finds that it cannot.
+        """
         session = self._session
         if self.file is None or session is None or session.lost:
             return
         if signature(self.file) != session.signature:
-            self.lose(session, f"{self.file} has changed", "file")
+            self._drop(session, f"{self.file} has changed", "file")
 
-    def lose(self, session: Session, why: str, word: str = "connection") -> None:
+    def lose(self, session: Session, why: str) -> None:
         """Stop using the session. Any thread may call this; only the first call has an effect."""
+        if self._drop(session, why, "connection"):
+            self._reporter.health("hypervisor", "fail", why)
+            self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
+
+    def _drop(self, session: Session, why: str, cause: str) -> bool:
+        """Return whether the session was in use. :param cause: of the targeted audit."""
         if session.lost:
-            return
+            return False
         session.lost = why
         close_aside(session, self._workers)
-        self._on_lost(word)
-        self._reporter.health("hypervisor", "fail", why)
-        self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
+        self._on_lost(cause)
+        return True
 
     def close(self) -> None:
         """Close the session, if one is open, within the call time-out."""

@@ -12,13 +12,14 @@ import pytest
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.domain_usage import Occupancy
 from rtagent.ports import HostIdentity
+from rtagent.telemetry.telemetry import Telemetry
 from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.monitors.cpu import VirtDriverMonitor
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.virt.conftest import GIB
 from tests.functional.virt.watching import SOON, Recorder, Watcher
-from tests.support.hosts import NOON, uid
+from tests.support.hosts import NOON, ManualClock, uid
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1")
 
@@ -120,6 +121,24 @@ def test_an_edit_emits_an_event_and_is_observed(connect, file):
         world.add_domain(domain_xml(second, vcpus=1, memory_mb=64))
     watcher.wait_for("file")
     assert sizes(hypervisor) == {second: (True, 1, 64)}
+
+
+def test_an_edit_is_no_outage_and_a_host_that_is_switched_off_is_one(connect, file):
+    watcher, telemetry = Watcher(), Telemetry(ManualClock())
+    hypervisor = connect(host_uri(file), reporter=telemetry)
+    hypervisor.start(watcher)
+    hypervisor.observe()
+    with edit(file) as world:
+        world.add_domain(domain_xml(str(uuid4()), vcpus=2, memory_mb=512))
+    watcher.wait_for("file")
+    hypervisor.observe()
+    assert telemetry.timeline.view().entries == ()
+
+    file.unlink()
+    with pytest.raises(HypervisorUnavailable):
+        hypervisor.observe()
+    [outage] = telemetry.timeline.view().entries
+    assert (outage.kind, outage.subject, outage.until) == ("outage", "hypervisor", None)
 
 
 def test_an_edit_is_seen_by_the_next_observation(connect, file):

@@ -33,9 +33,23 @@ def test_other_formats_get_printable_text(format_, text):
 
 
 @pytest.mark.parametrize("format_", ["table", "value", "csv", "shell"])
-@pytest.mark.parametrize("number", [-1, 0, 2.5, True, None])
+@pytest.mark.parametrize("number", [-1, 0, 2.5, True])
 def test_numbers_stay_numbers(format_, number):
     assert safe(number, format_) is number
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        ([1, None, "a"], "1,none,a"),
+        ({"a": [1, 2], "b": True, "c\n": None}, r"a:1,2,b:yes,c\n:none"),
+        ([{"a": 1}, {"a": False}], "a:1|a:no"),
+    ],
+)
+def test_a_table_shows_documents_and_lists_in_words(value, shown):
+    assert safe(value, "table") == safe(value, "text").replace("\n", r"\n") == shown
+    assert safe(None, "csv") is None
 
 
 def test_a_line_feed_in_a_value_makes_no_line_of_a_table():

@@ -1,14 +1,21 @@
 """Columns as a table shows them and as programs get them."""
 
+import io
 import json
+import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 
+from rtagent.api import numa
 from rtagent.cmd.base import columns, row, rows
+from rtagent.cmd.numa import draw
 from rtagent.cmd.output import (
     AssignedResources,
     AssignmentLines,
+    CellLines,
     Counts,
     DeviceLines,
     KeyValues,
@@ -22,7 +29,9 @@ from rtagent.cmd.output import (
 from rtagent.model import assignment
 from rtagent.model.assignment import CellAssignment, CpuTopology
 from rtagent.model.device import Tags
-from tests.support.owned_hosts import DB_CLAIM, VGPU, WEB_CLAIM
+from rtagent.model.policy import NetworkPolicy, Policy
+from rtagent.state.compute_node import numa_topology
+from tests.support.owned_hosts import DB_CLAIM, VGPU, WEB_CLAIM, pinned_host
 from tests.support.pci_hosts import GPU_0, gpu, nic, pools_of, port, record, vf
 
 FIRST = CellAssignment(
@@ -51,6 +60,8 @@ def document(value):
         (OrEmpty(0), "0", 0),
         (KeyValues({"a": 1, "b": None, "c": {}, "d": 0}), "a=1\nd=0",
          {"a": 1, "b": None, "c": {}, "d": 0}),
+        (KeyValues({"a": {"b": {"c": 1}, "d": None}, "e": [1, 2]}), "a.b.c=1\ne=1,2",
+         {"a": {"b": {"c": 1}, "d": None}, "e": [1, 2]}),
         (Counts({"available": 2, "claimed": 0}), "available=2", {"available": 2, "claimed": 0}),
         (Lines(["a", 1]), "a\n1", ["a", 1]),
         (timestamp("2030-01-02T03:04:05.999999Z"), "2030-01-02T03:04:05Z", "2030-01-02T03:04:05Z"),
@@ -82,8 +93,7 @@ def test_assigned_resources_are_shown_with_class_and_identifier():
 def test_pci_requests_are_shown_without_empty_fields():
     requests = document([port("eth0", physical_network=None)])
     assert PciRequests(requests).human_readable() == (
-        "count=1 request_id=eth0 spec=[{'physical_network': None}] source=neutron_port"
-        " requester_id=eth0"
+        "count=1 request_id=eth0 spec=physical_network:none source=neutron_port requester_id=eth0"
     )
 
 
@@ -96,6 +106,28 @@ def test_pools_are_shown_with_their_tags():
         "2 of 8086:154c type-VF, NUMA node 0, parent_ifname=p20, trusted=yes",
     ]
     assert PciPools(pools).machine_readable() == pools
+
+
+def test_the_cells_of_a_host_have_the_numbers_of_its_map():
+    networks = NetworkPolicy(physnets={"net-1": frozenset({0})}, tunnels=frozenset({0}))
+    policy = Policy(numa=replace(pinned_host().policy.numa, networks=networks))
+    state = replace(pinned_host(), policy=policy)
+    lines = CellLines(numa_topology(state)).human_readable().splitlines()
+    assert lines[:7] == [
+        "cell 0: 1536 of 8192 MB assigned, 0 shared vCPUs assigned",
+        "  shared CPUs 1",
+        "  dedicated CPUs 2-7",
+        "  pinned CPUs 0,2-5",
+        "  4KiB pages: 262144 used, 0 reserved, 1835008 in all",
+        "  2MiB pages: 256 used, 64 reserved, 512 in all",
+        "  networks net-1, tunnels",
+    ]
+    file = io.StringIO()
+    draw(document(numa.document(state)), Console(file=file, width=100))
+    for line in lines:
+        if words := re.search(r"[0-9]+ (of|used,).*", line):
+            assert words[0] in file.getvalue()
+    assert CellLines(None).human_readable() == ""
 
 
 def shown(assigned: assignment.Assignment) -> list[str]:

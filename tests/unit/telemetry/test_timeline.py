@@ -91,12 +91,12 @@ def test_moves_and_steps_of_claims_come_from_published_changes():
     confirmed, failed = sorted(entries(timeline, "move"), key=lambda each: each.subject)
     assert confirmed.summary == "resize of i1 from h1 to h2: confirmed"
     assert (failed.status, failed.instance_uuid) == (Status.FAIL, "i2")
-    [claim] = claimed(empty(), 1).claims.values()
-    created = Change(
-        cause="test", at=NOON, events=(Event(before=None, after=claim, action="create"),) * 2
-    )
-    timeline.changed([created, created])
-    assert [(each.subject, each.number) for each in entries(timeline, "claim")] == [("create", 4)]
+    claims = claimed(claimed(empty(), 1), 2).claims.values()
+    created = tuple(Event(before=None, after=claim, action="create") for claim in claims)
+    timeline.changed([Change(cause="test", at=NOON, events=created)] * 2)
+    [step] = entries(timeline, "claim")
+    assert (step.subject, step.number) == ("create", 4)
+    assert step.summary == f"create of vm-2 ({created[-1].after.owner_id})"
 
 
 def test_the_timeline_reaches_back_for_an_hour():
