@@ -51,6 +51,7 @@ def explain_page(query: Mapping[str, str], explain: Explain) -> Content:
             "choices": CHOICES,
             "texts": {name: label for name, (label, _) in TEXTS.items()},
             "purposes": PURPOSES,
+            "examples": fit.examples(PATH),
             **values,
         },
         live=False,

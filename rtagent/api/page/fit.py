@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 from msgspec.structs import replace
@@ -46,6 +47,13 @@ CHOICES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 }
 ALIAS = "pci_passthrough:alias"
 LINES = ("specs", "image")
+#: Requests to begin with: what is requested, and the fields of the form.
+EXAMPLES: Mapping[str, Mapping[str, object]] = {
+    "2 vCPUs, 4 GiB": {"vcpus": 2, "memory_mb": 4096, "root_gb": 10},
+    "4 dedicated CPUs, 8 GiB": {"vcpus": 4, "memory_mb": 8192, "cpu_policy": "dedicated"},
+    "8 vCPUs in 2 NUMA cells": {"vcpus": 8, "memory_mb": 8192, "nodes": 2},
+    "16 GiB in pages of 1 GiB": {"vcpus": 2, "memory_mb": 16384, "page_size": "1GB"},
+}
 NAMES = frozenset((*QUANTITIES, *CHOICES, "alias", "devices", *LINES))
 #: The field whose quantity each path of the request describes.
 _PATH = re.compile(r"\.(flavor|image)\.?(?P<name>\w+)?")
@@ -105,6 +113,7 @@ def fit_page(
         "errors": form.errors,
         "quantities": QUANTITIES,
         "choices": CHOICES,
+        "examples": examples(PATH),
         "aliases": names if not alias or alias in names else (*names, alias),
     }
     return Content(template="fit.html", values={**values, **answer})
@@ -128,6 +137,11 @@ def _answered(
         for cell in cells:
             notes.setdefault(cell, []).append(str(reason))
     return {**host_map(state, rows, notes, ports).values, "verdict": "refused", "reasons": reasons}
+
+
+def examples(path: str) -> Mapping[str, str]:
+    """Return links to a page whose form has the fields of `EXAMPLES`, by what is requested."""
+    return {label: f"{path}?{urlencode(fields)}" for label, fields in EXAMPLES.items()}
 
 
 def parse(query: Mapping[str, str]) -> FitForm:

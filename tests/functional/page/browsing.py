@@ -29,6 +29,25 @@ AXE = Path(
 OF_THE_MAP = ("#map .cpu:not(.would-be)", "#map .unit:not(.would-be)")
 
 
+#: The words of tables that are on several lines, with their columns. Longer words may be.
+BROKEN_WORDS = r"""
+const broken = [];
+for (const cell of document.querySelectorAll(".cards tbody td, .cards tbody th")) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    for (const word of text.data.matchAll(/(?<!\w)\w{2,26}(?!\w)/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((line) => line.top));
+      if (lines.size > 1) broken.push(`${cell.dataset.label}: ${word[0]}`);
+    }
+  }
+}
+return broken;
+"""
+
+
 class Browser:
     """:ivar driver: of selenium."""
 
@@ -88,6 +107,11 @@ class Browser:
                 if url.scheme not in ("data", "about"):
                     hosts.add(url.hostname)
         return hosts - {"127.0.0.1"}
+
+    def broken_words(self) -> list[str]:
+        """Return the words of tables that are broken although they are short."""
+        broken: list[str] = self.run(BROKEN_WORDS)
+        return broken
 
     def violations(self, *left_out: str) -> list[str]:
         """Return the serious problems that axe-core finds in the page.

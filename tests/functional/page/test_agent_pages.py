@@ -4,7 +4,9 @@ import re
 from urllib.parse import urlencode
 
 import pytest
+from selenium.webdriver.common.by import By
 
+from rtagent.api.page.fit import EXAMPLES
 from rtagent.api.page.formats import megabytes
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.health import Status
@@ -228,6 +230,14 @@ def test_mistakes_are_named_at_their_fields(plain_browser, troubled):
     assert not plain_browser.all("#verdict")
 
 
+def test_an_empty_form_has_examples_that_are_answered(plain_browser, troubled):
+    for label in EXAMPLES:
+        plain_browser.open(troubled.url + "page/fit")
+        plain_browser.driver.find_element(By.LINK_TEXT, label).send_keys("\n")
+        plain_browser.wait(lambda: plain_browser.all("#verdict"))
+        assert not plain_browser.all("[aria-invalid], #mistake, #examples")
+
+
 # -- timeline ----------------------------------------------------------------------------------
 
 
@@ -262,7 +272,9 @@ def test_every_page_fits_its_window_and_has_no_serious_problem(browser, troubled
         for width in (320, 3840):
             look(browser.driver, width=width)
             assert browser.run("return document.documentElement.scrollWidth") <= width, page
-        look(browser.driver)
+        for width in (1024, 1280):
+            look(browser.driver, width=width)
+            assert browser.broken_words() == [], page
         assert browser.violations(*OF_THE_MAP) == [], page
 
 

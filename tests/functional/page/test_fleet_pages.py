@@ -1,7 +1,9 @@
 """The pages of a scheduler in a real browser."""
 
 import pytest
+from selenium.webdriver.common.by import By
 
+from rtagent.api.page.fit import EXAMPLES
 from tests.functional.page.browsing import OF_THE_MAP
 from tests.servers.chromium import look
 from tests.support.api_states import PageFleet, simulated
@@ -132,13 +134,23 @@ def test_explain_shows_each_host_as_the_scheduler_explains_it(plain_browser, fle
 def test_decisions_are_those_of_the_document(plain_browser, fleet):
     fleet.scheduler.select_destinations(spec(), [uid(301)])
     plain_browser.open(fleet.url + "page/decisions")
-    [decision] = fleet.document("/decisions")["decisions"]
+    decision, *_ = fleet.document("/decisions")["decisions"]
     row = plain_browser.text("#decisions tbody tr")
     for value in (decision["purpose"], decision["choices"][0]["host"], uid(301)):
         assert value in row
 
 
+def test_an_empty_request_has_examples_that_are_explained(plain_browser, fleet):
+    for label in EXAMPLES:
+        plain_browser.open(fleet.url + "page/explain")
+        plain_browser.driver.find_element(By.LINK_TEXT, label).send_keys("\n")
+        plain_browser.wait(lambda: plain_browser.all("#verdict"))
+        assert not plain_browser.all("[aria-invalid], #mistake, #examples")
+
+
 def test_pages_of_a_scheduler_fit_and_have_no_serious_problem(browser, fleet):
+    evacuation = spec(purpose="evacuation", ignore_hosts=["compute-0001"])
+    fleet.scheduler.select_destinations(evacuation, [uid(302)])
     pages = {
         "?status=draining&group=aggregate": True,
         "": False,  # hundreds of tiles like these
@@ -152,7 +164,9 @@ def test_pages_of_a_scheduler_fit_and_have_no_serious_problem(browser, fleet):
         for width in (320, 3840):
             look(browser.driver, width=width)
             assert browser.run("return document.documentElement.scrollWidth") <= width, page
-        look(browser.driver)
+        for width in (1024, 1280):
+            look(browser.driver, width=width)
+            assert browser.broken_words() == [], page
         assert not examined or browser.violations(*OF_THE_MAP) == [], page
     look(browser.driver, dark=True)
     browser.open(fleet.url + "?q=compute-000")
