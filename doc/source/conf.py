@@ -4,7 +4,8 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+for folder in (Path(__file__).parent / "_ext", Path(__file__).parents[2]):
+    sys.path.insert(0, str(folder))
 
 project = "rtagent"
 author = "the rtagent developers"

@@ -6,6 +6,8 @@ links to it.
   ``rtagent.errors``.
 * ``.. role-list::`` is a table of the roles of callers and of the methods that need them.
 * ``.. exit-codes::`` lists the exit codes of ``rtagent``.
+* ``.. published:: FILE NAME`` is the plot of a table of figures, and the table behind it: see
+  ``measures/published.py``. FILE is beside the page.
 * ``.. release-notes::`` are reno's: by release where git's history and tags are at hand, else all
   of them under this version. (reno's own directive fails in a shallow clone and without git.)
 * ``:rpc:`instance_claim``` links to an RPC method, ``:cmd:`claim create``` to a command. A name
@@ -32,6 +34,7 @@ from sphinx.application import Sphinx
 from sphinx.util.nodes import nested_parse_with_titles
 
 import rtagent
+from measures import published
 from rtagent import errors
 from rtagent.cmd import rtagent as cli
 from rtagent.cmd.exit_codes import MEANINGS
@@ -112,6 +115,25 @@ class ReleaseNotes(Generated):
         yield from text.splitlines()
 
 
+class Figures(Generated):
+    required_arguments = 2
+
+    def lines(self) -> Iterator[str]:
+        file, name = self.arguments
+        path = Path(self.state.document["source"]).with_name(file)
+        self.state.document.settings.env.note_dependency(str(path))
+        figures = published.read(path)[name]
+        drawn = published.plot(figures, inline=True)
+        yield from _raw(*drawn.splitlines(), "<details><summary>The numbers</summary>")
+        yield from published.table(figures)
+        yield ""
+        yield from _raw("</details>")
+
+
+def _raw(*lines: str) -> Iterator[str]:
+    yield from (".. raw:: html", "", *(f"   {line}" for line in lines), "")
+
+
 class _Files:
     """The loader for reno's formatter: the notes of the working tree, as one version."""
 
@@ -189,6 +211,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("error-list", ErrorList)
     app.add_directive("role-list", RoleList)
     app.add_directive("exit-codes", ExitCodes)
+    app.add_directive("published", Figures)
     app.add_directive("release-notes", ReleaseNotes)
     app.add_crossref_type("rpcmethod", "rpc")
     app.add_crossref_type("command", "cmd")
