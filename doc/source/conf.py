@@ -16,6 +16,7 @@ extensions = [
     "cliff.sphinxext",
     "oslo_config.sphinxext",
     "rtagent_docs",
+    "sphinxcontrib.svgbob",
 ]
 
 # Every reference must resolve.
@@ -43,6 +44,8 @@ autoprogram_cliff_ignored = [
 html_theme = "furo"
 html_title = f"rtagent {version}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["drawings.css"]
 html_show_sphinx = False
 html_show_copyright = False
 

@@ -197,6 +197,13 @@ def _note_sections(app: Sphinx, document: nodes.document) -> None:
             app.env.domains.standard_domain.note_object(kind, title.astext(), section["ids"][0])
 
 
+def _leave_out_of_alt(app: Sphinx, document: nodes.document) -> None:
+    """Let no screen reader spell a drawing. The text beside a drawing says what it shows."""
+    for image in document.findall(nodes.image):
+        if "svgbob" in image:
+            image["alt"] = ""
+
+
 def _names(docname: str, kind: str) -> set[str]:
     if kind == "command":
         return set(cli.Commands(cli.GROUP).commands)
@@ -216,4 +223,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_crossref_type("rpcmethod", "rpc")
     app.add_crossref_type("command", "cmd")
     app.connect("doctree-read", _note_sections)
+    app.connect("doctree-read", _leave_out_of_alt)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
