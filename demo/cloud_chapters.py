@@ -74,10 +74,14 @@ def host_down(cloud: Cloud) -> None:
 
 def evacuated(cloud: Cloud) -> None:
     cloud.chapter("Its servers are evacuated")
-    for name in servers_on(cloud, "host-2"):
+    names = servers_on(cloud, "host-2")
+    for name in names:
         # Its agent is asked first, and does not answer in 5 seconds.
         cloud.run(f"--timeout 5 server evacuate {name} {SHOWN}")
     cloud.run(SERVERS)
+    server = cloud.ask(f"server show {names[-1]}")
+    cloud.say(f"Why {names[-1]} is on {server['host']}, which others are on, too:")
+    cloud.run(f"schedule decision {server['uuid']} -c purpose -c choices -c refusals")
 
 
 def host_back(cloud: Cloud) -> None:

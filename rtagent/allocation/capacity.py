@@ -59,6 +59,28 @@ class Capacity(Value, frozen=True, kw_only=True):
             and (not self.disk_checked or _fits(disk_mb, self.free_disk_mb, self.total_disk_mb))
         )
 
+    def shortfalls(self, plain: Usage, where: str) -> Iterator[Reason]:
+        """Yield why a new owner does not fit, with the reasons of `shortfalls`.
+
+        :param plain: what it requires of a host that judges amounts.
+        """
+        for resource, field, unit in _RESOURCES:
+            asked = getattr(plain, field)
+            total, free = getattr(self, f"total_{field}"), getattr(self, f"free_{field}")
+            if resource == "PCPU" and not total:
+                continue  # as in `shortfalls`
+            if (resource == "DISK_GB" and not self.disk_checked) or _fits(asked, free, total):
+                continue
+            larger = asked > total
+            yield Reason(
+                code=ReasonCode.EXCEEDS_HOST if larger else ReasonCode.INSUFFICIENT,
+                resource=resource,
+                where=where,
+                requested=asked,
+                available=total if larger else max(0, free),
+                unit=unit,
+            )
+
 
 @derived
 def capacity_of(state: NodeState) -> Capacity:

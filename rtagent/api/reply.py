@@ -21,7 +21,7 @@ from rtagent.errors import (
     Unavailable,
 )
 from rtagent.model.base import Value
-from rtagent.scheduler.errors import HostNotFound
+from rtagent.scheduler.errors import DecisionNotFound, HostNotFound
 
 JSON = "application/json"
 
@@ -32,6 +32,7 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
     NodeNotFound: HTTPStatus.NOT_FOUND,
     PciDeviceNotFound: HTTPStatus.NOT_FOUND,
     HostNotFound: HTTPStatus.NOT_FOUND,
+    DecisionNotFound: HTTPStatus.NOT_FOUND,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import field
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rtagent.api import health, scheduler_hosts
+from rtagent.api import health, scheduler_decisions, scheduler_hosts
 from rtagent.api.metrics import MEDIA_TYPE, HealthCollector
 from rtagent.api.page import fleet_pages
 from rtagent.api.page.routes import PageCache, PageRoutes
@@ -19,9 +19,9 @@ from rtagent.errors import RtAgentError, Unavailable
 from rtagent.model.base import Value
 from rtagent.model.health import Check
 from rtagent.model.node import Aggregate
+from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.select import LoggedDecision
 
 SERVICE = "rtagent-scheduler"
 
@@ -35,6 +35,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
 
     :ivar hosts: all hosts. :ivar now: the monotonic clock that their ``seen`` is on.
     :ivar down_time: ``service_down_time``. :ivar decisions: the last selections, newest first.
+    :ivar decision: finds one, see `DecisionLog`.
     :ivar aggregates: all of them. :ivar complete: whether all hosts are known.
     :ivar checks: the health of the parts. :ivar error: the error that selections get now, or None.
     :ivar registry: the metrics of the process.
@@ -49,6 +50,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     now: Callable[[], float]
     down_time: Callable[[], float]
     decisions: Callable[[], Sequence[LoggedDecision]]
+    decision: Callable[[str], Decision]
     aggregates: Callable[[], Sequence[Aggregate]]
     complete: Callable[[], bool]
     checks: Callable[[], Sequence[Check]]
@@ -129,7 +131,12 @@ _ROUTES: Routes[_View] = Routes(
         "live": lambda view, _: health.live(view, view.sources.hung()),
         "metrics": _metrics,
     },
-    items={"hosts": _host},
+    items={
+        "hosts": _host,
+        "decisions": lambda view, name: view.reply(
+            scheduler_decisions.decision(view.sources.decision(name))
+        ),
+    },
     filters={},
 )
 

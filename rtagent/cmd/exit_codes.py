@@ -34,6 +34,7 @@ from rtagent.scheduler.errors import (
     AggregateConflict,
     AggregateHostNotFound,
     AggregateNotFound,
+    DecisionNotFound,
     HostNotFound,
     NoValidHost,
 )
@@ -57,7 +58,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.USAGE: "the command line or the request is invalid",
     Exit.REFUSED: "the host does not have the requested resources, or no host has them",
     Exit.RETRY: "no answer, or not ready yet; repeat the command later",
-    Exit.NOT_FOUND: "no such claim, node, device, consumer, host or aggregate",
+    Exit.NOT_FOUND: "no such claim, node, device, consumer, host, aggregate or decision",
     Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
@@ -79,6 +80,7 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     NodeDraining: Exit.CONFLICT,
     NoValidHost: Exit.REFUSED,
     HostNotFound: Exit.NOT_FOUND,
+    DecisionNotFound: Exit.NOT_FOUND,
     AggregateNotFound: Exit.NOT_FOUND,
     AggregateHostNotFound: Exit.NOT_FOUND,
     AggregateConflict: Exit.CONFLICT,

@@ -1,4 +1,4 @@
-"""rtagent schedule: what the scheduler would select, and why."""
+"""rtagent schedule: what the scheduler has selected, or would select, and why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from rtagent.cmd.base import List, Rows, invalid
+from rtagent.cmd.base import List, Row, Rows, Show, columns, invalid, row
 from rtagent.cmd.cells import Column
 from rtagent.cmd.claim_request import (
     FLAVOR,
@@ -19,7 +19,7 @@ from rtagent.cmd.claim_request import (
     pair,
     read_document,
 )
-from rtagent.cmd.output import Lines, OrEmpty
+from rtagent.cmd.output import KeyValues, Lines, OrEmpty, timestamp
 from rtagent.model.server import Purpose
 
 #: Columns before and after those of the filters.
@@ -64,6 +64,60 @@ class Weights(Column[Sequence[Mapping[str, Any]]]):
             elif each["weight"]:
                 made = f"{each['normalized']:g} * {each['multiplier']:g}, of {each['raw']:g}"
                 yield f"{each['weigher']}: {each['weight']:g} ({made})"
+
+
+class Choices(Column[Sequence[Mapping[str, Any]]]):
+    """The lines of each instance: its host, and why."""
+
+    def lines(self) -> Iterable[str]:
+        for choice in self._value:
+            yield f"{choice['host']} for {choice['instance_uuid']}"
+            yield f"  claim {choice['operation_id']}"
+            yield f"  {choice['why']}"
+            for host in choice["compared"]:
+                role = "alternate, " if host["host"] in choice["alternates"] else ""
+                yield f"  {host['host']}: {role}weight {host['weight']:g}"
+                yield from (f"    {line}" for line in Weights(host["weights"]).lines())
+
+
+class RefusedHosts(Column[Sequence[Mapping[str, Any]]]):
+    """A line for each refused host."""
+
+    def lines(self) -> Iterable[str]:
+        for refusal in self._value:
+            yield f"{refusal['host']}: {refusal['filter']}: {refusal['message']}"
+
+
+_DECISION = columns(
+    *("uuid", "at", "purpose", "flavor", "instances", "hosts", "refused", "seconds", "choices"),
+    *("refusals", "unlisted", "error"),
+    at=timestamp,
+    refused=KeyValues,
+    choices=Choices,
+    refusals=RefusedHosts,
+)
+
+
+class ScheduleDecision(Show):
+    """Show why the scheduler of this machine selected a host, as it was when it was decided.
+
+    The weights are those of the selected host, of the best of the others, and of the alternates: of
+    each weigher the weight, the normalised weight times the multiplier, and what it was made of. A
+    weigher that decided alone is named. Decisions are kept in memory: the last 1,000, and fewer
+    after requests for many instances.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "decision",
+            metavar="UUID",
+            help="Of the server, of its claim, or of the decision. A server may have several: the"
+            " newest one is shown.",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        document = self.app.client.read_scheduler("decisions", parsed_args.decision)
+        return row(_DECISION, document["decision"])
 
 
 class ScheduleExplain(List):

@@ -31,6 +31,15 @@ class HostNotFound(RequestError):
     template = "the scheduler knows no host {host}: rtagent host list shows the hosts"
 
 
+class DecisionNotFound(RequestError):
+    """:ivar kwargs: ``decision``: the uuid of a decision, a claim or an instance."""
+
+    template = (
+        "this scheduler has no decision {decision}: it keeps the last ones in memory, and other"
+        " schedulers keep theirs"
+    )
+
+
 class HostSetAside(HostNotFound):
     """No message of that host could be used yet. :ivar kwargs: ``host``; ``why``."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from rtagent.allocation.capacity import Capacity
 from rtagent.model.base import Value
 from rtagent.scheduler.filter import Rejection, Request
-from rtagent.scheduler.filtered import FIT, PLACEMENT, Refusal, refusal_of
+from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusal, refusal_of
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.weight_column import Score
@@ -103,10 +103,9 @@ def _refused(
 
 def _without_candidates(call: SchedulingCall) -> Iterator[Refusal]:
     known = {host.uuid for host in call.candidate_hosts}
-    rejection = Rejection("Placement has no candidate on this host")
     for host in call.hosts:
         if host.uuid not in known:
-            yield refusal_of(host, rejection, PLACEMENT)
+            yield refusal_of(host, NO_CANDIDATE, PLACEMENT)
 
 
 def _of_fit(host: HostState, request: Request) -> Objection | None:

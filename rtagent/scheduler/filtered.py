@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ LOG = logging.getLogger(__name__)
 
 #: The longest message that is kept, in characters. Metadata and extra specs may be of any length.
 MAX_MESSAGE = 500
+
+#: How many refusals of one request are kept.
+KEPT = 30
 
 #: A check with the name of its filter.
 NamedCheck = tuple[str, Check]
@@ -38,6 +42,30 @@ class Refusal(Value, frozen=True, kw_only=True):
     def miss(self) -> Fraction | None:
         """The largest missing part of what was requested; None: the filter has no numbers."""
         return max((reason.miss for reason in self.rejection.reasons), default=None)
+
+
+class Full(Value, frozen=True, kw_only=True):
+    """A host that has not enough for a plain request. Its reasons are made when they are read.
+
+    :ivar capacity: what it had. :ivar plain: what was requested.
+    """
+
+    host: str
+    nodename: str
+    uuid: str
+    capacity: Capacity
+    plain: Usage
+
+    @property
+    def filter(self) -> str:
+        """The filter."""
+        return FIT
+
+    @property
+    def rejection(self) -> Rejection:
+        """What the host's fit would say."""
+        reasons = tuple(self.capacity.shortfalls(self.plain, self.nodename))
+        return Rejection("; ".join(map(str, reasons)), reasons)
 
 
 class Filtered(Value, frozen=True, kw_only=True):
@@ -150,6 +178,7 @@ def _refusal(name: str, host: HostState, rejection: Rejection) -> Refusal:
 #: Among the names of filters, the one for hosts that the claim does not fit.
 FIT = "fit"
 PLACEMENT = "placement"
+NO_CANDIDATE = Rejection("Placement has no candidate on this host")
 
 
 class Refusals:
@@ -157,32 +186,38 @@ class Refusals:
 
     :param searched: the number of hosts.
     :ivar numbers: how many hosts each filter refused, in the order in which the filters ran.
+    :ivar kept: the first `KEPT` of them.
     """
 
     def __init__(self, searched: int) -> None:
         self._searched = searched
         self.numbers: dict[str, int] = {}
+        self.kept: list[Refusal | Full] = []
         self._nearest: Refusal | None = None
         self._unmatched: tuple[str, ...] = ()
 
-    def without_candidates(self, number: int) -> None:
+    def without_candidates(self, hosts: Sequence[HostState]) -> None:
         """Add the hosts for which Placement has no candidate."""
-        if number:
-            self.numbers[PLACEMENT] = number
+        if hosts:
+            self.numbers[PLACEMENT] = len(hosts)
+            self._keep(refusal_of(host, NO_CANDIDATE, PLACEMENT) for host in hosts)
 
     def filtered(self, result: Filtered) -> None:
         """Add the hosts that filters refused."""
         for name, number in result.refused.items():
             self.numbers[name] = self.numbers.get(name, 0) + number
+        self._keep(result.refusals)
         self._unmatched = self._unmatched or result.unmatched
         self._consider(result.nearest or next(iter(reversed(result.refusals)), None))
 
     def refused(self, host: HostState, rejection: Rejection, by: str = FIT) -> None:
         """Add a host. :param by: the filter that refuses it."""
         self.numbers[by] = self.numbers.get(by, 0) + 1
-        self._consider(refusal_of(host, rejection, by))
+        refusal = refusal_of(host, rejection, by)
+        self._keep((refusal,))
+        self._consider(refusal)
 
-    def full(
+    def add_full(
         self, hosts: Sequence[HostState], plain: Usage, fit: Callable[[HostState], Verdict]
     ) -> None:
         """Add hosts that have not enough for a plain request.
@@ -191,6 +226,7 @@ class Refusals:
         """
         if hosts:
             self.numbers[FIT] = self.numbers.get(FIT, 0) + len(hosts)
+            self._keep(full(host, plain) for host in hosts)
             nearest = min(hosts, key=lambda host: missing_part(host.capacity, plain))
             verdict = fit(nearest)
             if isinstance(verdict, Rejection):
@@ -209,6 +245,9 @@ class Refusals:
             own_claims=list(own_claims),
             sentence=self._sentence(),
         )
+
+    def _keep(self, refusals: Iterable[Refusal | Full]) -> None:
+        self.kept.extend(islice(refusals, KEPT - len(self.kept)))
 
     def _consider(self, refusal: Refusal | None) -> None:
         """Keep the nearer miss. A host that has reasons with numbers is nearer than one without."""
@@ -243,6 +282,18 @@ def refusal_of(host: HostState, rejection: Rejection, by: str) -> Refusal:
     """Return the refusal of a host by a filter."""
     return Refusal(
         host=host.host, nodename=host.nodename, uuid=host.uuid, filter=by, rejection=rejection
+    )
+
+
+def full(host: HostState, plain: Usage) -> Full:
+    """Return the refusal of a host that has not enough."""
+    judged = plain if host.judges_amounts else Usage(pcpus=plain.pcpus)
+    return Full(
+        host=host.host,
+        nodename=host.nodename,
+        uuid=host.uuid,
+        capacity=host.capacity,
+        plain=judged,
     )
 
 

@@ -22,13 +22,11 @@ from rtagent.errors import RequestError
 from rtagent.model.server import RequestSpec
 from rtagent.scheduler import plugins, targets
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
-from rtagent.scheduler.filtered import Defects, Filtered, NamedCheck, Refusal, Tally
+from rtagent.scheduler.filtered import KEPT, Defects, Filtered, NamedCheck, Refusal, Tally
 from rtagent.scheduler.host_state import HostState
 
 #: The group of the entry points of filters.
 NAMESPACE = "rtagent.scheduler.filters"
-#: How many refusals of each filter are kept, unless all are requested.
-SAMPLE = 3
 
 
 class HostFilters:
@@ -93,7 +91,7 @@ class RequestFilters:
         :param every_verdict: every filter judges every host, and every refusal is kept.
         """
         checks = [*targets.checks(self.request, self._options), *self._checks]
-        tally = Tally(None if every_verdict else SAMPLE, self._defects)
+        tally = Tally(None if every_verdict else KEPT, self._defects)
         passed, made = list(hosts), list[Check]()
         for check in checks:
             if every_verdict:
@@ -141,7 +139,7 @@ class RequestFilters:
         :param consumed: the uuids of their nodes.
         """
         everywhere = {each.name for each in self._filters if each.every_host}
-        tally = Tally(SAMPLE, self._defects)
+        tally = Tally(KEPT, self._defects)
         passed = list(hosts)
         for check in self._checks:
             if check[0] in everywhere:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
-from rtagent.model.base import Value
 from rtagent.model.claim import MOVE_TYPES
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
+from rtagent.scheduler.decision_log import Choice, Decision, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
@@ -23,78 +21,18 @@ from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.ports import PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
 from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQueries
-from rtagent.scheduler.selecting import Selecting
+from rtagent.scheduler.selecting import Selecting, new_uuid
 from rtagent.scheduler.weighing import HostWeighers
 
 #: Uuids with a meaning of their own in replicas and claim templates. No instance has them.
 RESERVED = frozenset((NO_OWNER, OTHERS, SHARED))
 
 
-#: How many decisions are kept.
-KEPT = 1000
-#: How many choices they have together. One request selects for at most 1,000 instances.
-MAX_CHOICES = 4000
-
-
-class Choice(Value, frozen=True, kw_only=True):
-    """The hosts of one instance. :ivar alternates: names of their hosts."""
-
-    instance_uuid: str
-    host: str
-    nodename: str
-    operation_id: str
-    weight: float
-    alternates: tuple[str, ...] = ()
-
-
-class LoggedDecision(Value, frozen=True, kw_only=True):
-    """One request, and its outcome.
-
-    :ivar flavor: its name or id. :ivar seconds: how long it took.
-    :ivar hosts: how many were searched. :ivar refused: how many each filter refused.
-    :ivar choices: of each instance; empty: none was made, because of the `error`.
-    """
-
-    at: datetime
-    purpose: str
-    flavor: str
-    instances: int
-    seconds: float
-    hosts: int
-    refused: Mapping[str, int]
-    choices: tuple[Choice, ...] = ()
-    error: str | None = None
-
-
-class DecisionLog:
-    """The last `KEPT` decisions, or fewer: with at most `MAX_CHOICES` choices together, but always
-    the last one. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: deque[LoggedDecision] = deque()
-        self._choices = 0
-
-    def add(self, decision: LoggedDecision) -> None:
-        """Add the newest decision, and remove the oldest ones that are too many."""
-        with self._lock:
-            self._kept.appendleft(decision)
-            self._choices += len(decision.choices)
-            while len(self._kept) > 1 and (len(self._kept) > KEPT or self._choices > MAX_CHOICES):
-                self._choices -= len(self._kept.pop().choices)
-
-    def newest_first(self) -> Sequence[LoggedDecision]:
-        """Return the decisions."""
-        with self._lock:
-            return tuple(self._kept)
-
-
 class _Received:
-    """A request, and when it came. :ivar instances: their number."""
+    """A request, and when it came."""
 
-    def __init__(self, spec: RequestSpec, instances: int, clock: Clock) -> None:
-        self.spec, self.instances = spec, instances
+    def __init__(self, spec: RequestSpec, instance_uuids: Sequence[str], clock: Clock) -> None:
+        self.spec, self.instance_uuids = spec, tuple(instance_uuids)
         self.at, self.monotonic = clock.now(), clock.monotonic()
 
 
@@ -156,7 +94,7 @@ class Scheduler:
         :raises PlacementError: Placement does not answer, or refuses the query.
         """
         _check_instances(spec, instance_uuids)
-        parts, received = self._parts, _Received(spec, len(instance_uuids), self._clock)
+        parts, received = self._parts, _Received(spec, instance_uuids, self._clock)
         if claim:
             parts.manager.forget_owners(frozenset(instance_uuids), kind_of(spec))
         selecting: Selecting | None = None
@@ -203,6 +141,13 @@ class Scheduler:
         """Return the last decisions, newest first."""
         return self._log.newest_first()
 
+    def decision(self, name: str) -> Decision:
+        """Return a decision with what it was made from, see `DecisionLog.find`.
+
+        :raises DecisionNotFound:
+        """
+        return self._log.find(name)
+
     def _decided(
         self,
         received: _Received,
@@ -212,7 +157,7 @@ class Scheduler:
     ) -> None:
         """Log a decision. :param selecting: None: it failed before a host was judged."""
         spec, seconds = received.spec, self._clock.monotonic() - received.monotonic
-        weights = {} if selecting is None else selecting.weights
+        comparisons = {} if selecting is None else selecting.comparisons
         self._reporter.timed("selection", spec.purpose, seconds)
         self._reporter.counted("selections", "ok" if error is None else type(error).__name__)
         choices = (
@@ -221,22 +166,30 @@ class Scheduler:
                 host=each.selected.host,
                 nodename=each.selected.nodename,
                 operation_id=each.selected.operation_id,
-                weight=weights[each.instance_uuid],
+                weight=comparisons[each.instance_uuid].hosts[0].weight,
                 alternates=tuple(other.host for other in each.alternates),
             )
             for each in selected
         )
+        refusals = None if selecting is None else selecting.refusals
+        logged = LoggedDecision(
+            uuid=new_uuid(),
+            at=received.at,
+            purpose=spec.purpose,
+            flavor=spec.flavor.name or spec.flavor.flavorid,
+            instances=len(received.instance_uuids),
+            seconds=seconds,
+            hosts=0 if selecting is None else selecting.searched,
+            refused={} if refusals is None else dict(refusals.numbers),
+            choices=tuple(choices),
+            error=None if error is None else _message(error),
+        )
         self._log.add(
-            LoggedDecision(
-                at=received.at,
-                purpose=spec.purpose,
-                flavor=spec.flavor.name or spec.flavor.flavorid,
-                instances=received.instances,
-                seconds=seconds,
-                hosts=0 if selecting is None else selecting.searched,
-                refused={} if selecting is None else dict(selecting.refused),
-                choices=tuple(choices),
-                error=None if error is None else _message(error),
+            Decision(
+                logged=logged,
+                instance_uuids=received.instance_uuids,
+                refusals=() if refusals is None else refusals.kept,
+                comparisons={} if error is not None else comparisons,
             )
         )
 

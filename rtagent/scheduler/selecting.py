@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -13,8 +13,9 @@ from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
 from rtagent.model.request import Limits
 from rtagent.model.server import Selection, Selections
+from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.filter import Rejection, Request, Verdict
-from rtagent.scheduler.filtered import FIT, PLACEMENT, Refusal, Refusals
+from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusal, Refusals
 from rtagent.scheduler.fits import owned
 from rtagent.scheduler.host_state import HostState, with_capacity
 from rtagent.scheduler.ports import Candidate, Written
@@ -35,7 +36,10 @@ class Search:
         self._filters = call.parts.filters.prepare(call.request(call.instance_uuids[0]))
         hosts = call.candidate_hosts
         self.refusals = Refusals(len(call.hosts))
-        self.refusals.without_candidates(len(call.hosts) - len(hosts))
+        if len(hosts) < len(call.hosts):
+            candidates = {host.uuid for host in hosts}
+            without = [host for host in call.hosts if host.uuid not in candidates]
+            self.refusals.without_candidates(without)
         filtered = self._filters.filter(hosts)
         self.refusals.filtered(filtered)
         self._passing = self._with_capacity(filtered.hosts)
@@ -58,6 +62,14 @@ class Search:
         """Take hosts out of those that pass. :param refused: their uuids."""
         weighed = self._weigh()
         weighed.keep([host for host in weighed.hosts if host.uuid not in refused])
+
+    def compare(self, selected: HostState, refused: Collection[str]) -> Comparison:
+        """Compare a host with the best of the others. :param refused: uuids that are none."""
+        return self._weigh().compare(selected, refused)
+
+    def contender(self, host: HostState) -> Contender:
+        """Return the weights of a host that passes."""
+        return self._weigh().contender(host)
 
     def weigh_again(self, host: HostState) -> None:
         """Weigh a host again that has changed."""
@@ -116,11 +128,10 @@ class Search:
                 self.refusals.refused(host, verdict)
             else:  # the instance reuses its resources there
                 passing.append(host)
-        self.refusals.full(full, plain, lambda host: fit(host, owner))
+        self.refusals.add_full(full, plain, lambda host: fit(host, owner))
         return passing
 
 
-_NO_CANDIDATE = Rejection("Placement has no candidate on this host")
 _GONE = Rejection("the host is not known any more")
 _JOINS = Rejection("the server group has hosts now")
 #: How often the best host of an instance is looked for again, because the one before has changed.
@@ -133,14 +144,14 @@ class Selecting:
     :param writes: allocations are written to Placement.
     :ivar assumed: operation ids of the claims that it has assumed.
     :ivar written: the allocations that it has written.
-    :ivar weights: of the selected hosts, by instance.
+    :ivar comparisons: of the selected hosts with others, by instance.
     """
 
     def __init__(self, call: SchedulingCall, *, writes: bool) -> None:
         self._call, self._writes = call, writes
         self.assumed: list[str] = []
         self.written: list[Written] = []
-        self.weights: dict[str, float] = {}
+        self.comparisons: dict[str, Comparison] = {}
         self._search = Search(call)
         self._group_hosts = frozenset[str]()
 
@@ -150,9 +161,9 @@ class Selecting:
         return len(self._call.hosts)
 
     @property
-    def refused(self) -> Mapping[str, int]:
-        """How many hosts each filter refused."""
-        return self._search.refusals.numbers
+    def refusals(self) -> Refusals:
+        """The hosts that were refused."""
+        return self._search.refusals
 
     def select(self, *, alternates: bool) -> tuple[Selections, ...]:
         """Select a host for each instance.
@@ -167,6 +178,8 @@ class Selecting:
         # One more, because an instance's own host is not among its alternates.
         others = self._alternates(number + 1) if number else ()
         self._call.check_deadline()
+        if len(selected) == 1:
+            self._compare_with([host for host, _ in others])
         return tuple(
             Selections(
                 instance_uuid=instance_uuid,
@@ -179,6 +192,14 @@ class Selecting:
             )
             for instance_uuid, selection in selected
         )
+
+    def _compare_with(self, alternates: Iterable[HostState]) -> None:
+        """Add the alternates of the only instance to its comparison."""
+        [(instance_uuid, comparison)] = self.comparisons.items()
+        known = {contender.node_uuid for contender in comparison.hosts}
+        more = [self._search.contender(host) for host in alternates if host.uuid not in known]
+        hosts = (*comparison.hosts, *more)
+        self.comparisons[instance_uuid] = replace(comparison, hosts=hosts)
 
     def _selected(self, *, ends: bool) -> Iterator[tuple[str, Selection]]:
         """:param ends: the search ends with the last instance."""
@@ -201,13 +222,15 @@ class Selecting:
                 continue
             found = self._try(each, instance_uuid)
             if not isinstance(found, Rejection):
+                comparison = self._search.compare(each.host, refused)
+                self.comparisons[instance_uuid] = comparison
                 self._search.refuse(refused)
                 return found
             if found is _JOINS:
                 self._search.join(self._group_hosts)
                 order = self._search.best_first()
                 continue
-            by = PLACEMENT if found is _NO_CANDIDATE else FIT
+            by = PLACEMENT if found is NO_CANDIDATE else FIT
             self._search.refusals.refused(each.host, found, by)
             refused.add(each.host.uuid)
         raise self._search.refusals.error(self._call.own_claims(instance_uuid))
@@ -234,11 +257,10 @@ class Selecting:
         if isinstance(candidates, Rejection):
             return candidates
         self._call.check_deadline()  # a query may have taken long
-        rejection = _NO_CANDIDATE
+        rejection = NO_CANDIDATE
         for candidate in candidates:
             after = self._claim(host, instance_uuid, operation_id, candidate)
             if isinstance(after, HostState):
-                self.weights[instance_uuid] = weighed.weight
                 return after, self._selection(after, operation_id, candidate)
             rejection = after
         return rejection

@@ -22,6 +22,7 @@ class Weigher:
     :ivar multiplier_key: the option of the multiplier, and the key in the metadata of aggregates
         that overrides it. None: the multiplier is 1.
     :ivar sign: -1: the multiplier is negated.
+    :ivar counts: what the numbers of `counted` are, for people; "": they have no name.
     :ivar least: the lower bound of normalisation, for which smaller weights count; None: the lowest
         weight.
     """
@@ -29,6 +30,7 @@ class Weigher:
     multiplier_key: ClassVar[str | None] = None
     sign: ClassVar[int] = 1
     least: ClassVar[float | None] = None
+    counts: ClassVar[str] = ""
 
     def __init__(self, options: FilterOptions) -> None:
         self.options = options
@@ -50,6 +52,10 @@ class Weigher:
         """
         override = _by_aggregates(host, self.multiplier_key)
         return self.multiplier if override is None else self.sign * override
+
+    def counted(self, raw: float) -> float:
+        """Return what was counted on a host that has this raw weight."""
+        return raw
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float] | None:
         """Return a raw weight for each host, which does not depend on the other hosts.

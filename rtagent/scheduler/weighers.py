@@ -19,6 +19,7 @@ class RAMWeigher(Weigher):
     """Prefers hosts with more free memory."""
 
     multiplier_key = "ram_weight_multiplier"
+    counts = "MB of free memory"
     least = 0.0
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
@@ -29,6 +30,7 @@ class CPUWeigher(Weigher):
     """Prefers hosts with more free vCPUs, counted with the allocation ratio."""
 
     multiplier_key = "cpu_weight_multiplier"
+    counts = "free vCPUs"
     least = 0.0
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
@@ -39,6 +41,7 @@ class DiskWeigher(Weigher):
     """Prefers hosts with more free disk."""
 
     multiplier_key = "disk_weight_multiplier"
+    counts = "MB of free disk"
     least = 0.0
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
@@ -53,6 +56,10 @@ class PCIWeigher(Weigher):
     """
 
     multiplier_key = "pci_weight_multiplier"
+    counts = "free devices"
+
+    def counted(self, raw: float) -> float:
+        return _MOST_DEVICES - raw
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
         most = _MOST_DEVICES
@@ -63,6 +70,7 @@ class IoOpsWeigher(Weigher):
     """Prefers, by its negative multiplier, hosts where fewer instances load the disks."""
 
     multiplier_key = "io_ops_weight_multiplier"
+    counts = "busy instances"
     least = 0.0
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
@@ -73,6 +81,7 @@ class NumInstancesWeigher(Weigher):
     """Prefers hosts with more instances."""
 
     multiplier_key = "num_instances_weight_multiplier"
+    counts = "instances"
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
         return [host.num_instances for host in hosts]
@@ -82,6 +91,7 @@ class BuildFailureWeigher(Weigher):
     """Avoids hosts where builds failed recently."""
 
     multiplier_key = "build_failure_weight_multiplier"
+    counts = "failed builds"
     sign = -1
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
@@ -92,6 +102,7 @@ class ServerGroupSoftAffinityWeigher(Weigher):
     """Prefers hosts with more instances of the server group, if its policy is soft-affinity."""
 
     multiplier_key = "soft_affinity_weight_multiplier"
+    counts = "instances of the server group"
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float] | None:
         return _of_group(hosts, request, "soft-affinity")
@@ -103,6 +114,10 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
     """
 
     multiplier_key = "soft_anti_affinity_weight_multiplier"
+    counts = "instances of the server group"
+
+    def counted(self, raw: float) -> float:
+        return -raw
 
     def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float] | None:
         numbers = _of_group(hosts, request, "soft-anti-affinity")

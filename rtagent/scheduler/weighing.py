@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import add, attrgetter
@@ -20,6 +22,7 @@ from random import Random
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.base import Value
 from rtagent.scheduler import plugins
+from rtagent.scheduler.comparison import Comparison, Contender, compared
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.weigher import Weigher
@@ -126,6 +129,25 @@ class WeighedHosts:
         for (_, weight), run in groupby(order, lambda each: (each in aside, weights[each])):
             yield weight, (hosts[each] for each in run)
 
+    def compare(self, selected: HostState, refused: Collection[str]) -> Comparison:
+        """Compare a host with the best of the others.
+
+        :param refused: the uuids of those that the request cannot have.
+        """
+        left, mine = list(self._weights), self._place(selected)
+        out = [self._by_uuid[uuid] for uuid in refused if uuid in self._by_uuid]
+        for position in (mine, *self.set_aside, *out):
+            left[position] = -math.inf
+        best = max(left)
+        other = None if best == -math.inf else self._contender(left.index(best))
+        contender = self._contender(mine)
+        hosts = (contender,) if other is None else (contender, other)
+        return Comparison(hosts=hosts, why=compared(contender, other, self._weighers))
+
+    def contender(self, host: HostState) -> Contender:
+        """Return the weights of a host."""
+        return self._contender(self._place(host))
+
     def scores(self) -> dict[str, tuple[Score, ...]]:
         """Return what every weigher gives every host, by node uuid. A weigher that makes no
         difference to any host is left out.
@@ -165,6 +187,24 @@ class WeighedHosts:
         for each in scores[1:]:
             weights = list(map(add, weights, each))
         self._weights = weights
+
+    def _contender(self, position: int) -> Contender:
+        host = self._hosts[position]
+        return Contender(
+            host=host.host,
+            nodename=host.nodename,
+            node_uuid=host.uuid,
+            weight=self._weights[position],
+            weights=tuple(
+                column.score(position)
+                for column in self._columns
+                if column.scores is not None or column.problems
+            ),
+        )
+
+    def _place(self, host: HostState) -> int:
+        """Return the position of a host, of which only few are asked for."""
+        return bisect_left(self._hosts, _UNIQUE_NAME(host), key=_UNIQUE_NAME)
 
     def _position(self, uuid: str) -> int:
         """:raises KeyError: there is no such host."""

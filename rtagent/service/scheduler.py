@@ -298,6 +298,7 @@ class SchedulerService:
             now=self._clock.monotonic,
             down_time=lambda: settings.current.default.service_down_time,
             decisions=self._scheduler.decisions,
+            decision=self._scheduler.decision,
             aggregates=lambda: self._aggregates.known,
             complete=lambda: self._manager.complete,
             checks=self._telemetry.checks,

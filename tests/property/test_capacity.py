@@ -1,4 +1,5 @@
-"""A plain request fits by `Capacity` if, and only if, the agent's own rule finds no shortfall."""
+"""A plain request fits by `Capacity` if, and only if, the agent's own rule finds no shortfall, and
+its reasons are those of that rule."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NumaPolicy, PlacementPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.model.usage import Usage
+from rtagent.scheduler.filtered import full
 from rtagent.scheduler.host_state import with_capacity
 from tests.support.host_states import host_state
 from tests.support.hosts import NODE, uid
@@ -65,7 +67,9 @@ def test_capacity_is_the_agents_rule(policy, topology, used, wanted):
     seen = replace(HOST, capacity=capacity_of(state), replica=state)
     asked = wanted.vcpus, wanted.pcpus, wanted.memory_mb, wanted.disk_mb
     # An owner with a domain that uses nothing, so that each resource is judged by itself.
-    assert seen.fits(*asked) == (not list(shortfalls(with_idle_domain(state), OWNER, wanted)))
+    reasons = list(shortfalls(with_idle_domain(state), OWNER, wanted))
+    assert seen.fits(*asked) == (not reasons)
+    assert [*full(seen, wanted).rejection.reasons] == reasons
     assert seen.fits(*asked) == (not list(shortfalls(state, OWNER, wanted)))
     assert with_capacity([seen], *asked) == ([seen] if seen.fits(*asked) else [])
 

@@ -240,6 +240,7 @@ class PageFleet:
             now=lambda: SEEN,
             down_time=lambda: DOWN_TIME,
             decisions=self.scheduler.decisions,
+            decision=self.scheduler.decision,
             aggregates=tuple,
             complete=lambda: True,
             checks=tuple,

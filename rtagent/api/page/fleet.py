@@ -19,6 +19,7 @@ from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.node_state import NodeState
+from rtagent.scheduler.decision_log import LoggedDecision
 from rtagent.scheduler.errors import HostNotFound
 from rtagent.scheduler.host_state import HostState
 
@@ -150,11 +151,16 @@ def fleet_page(hosts: Sequence[FleetHost], query: Mapping[str, str]) -> Content:
 
 
 def fleet_host_page(
-    states: Sequence[HostState], name: str, now: float, down_time: float, at: datetime
+    states: Sequence[HostState],
+    name: str,
+    now: float,
+    down_time: float,
+    at: datetime,
+    decisions: Sequence[LoggedDecision] = (),
 ) -> Content:
     """Return the page of a host: its map, made of the instances that its agent has reported.
 
-    :param now: on the monotonic clock. :param at: the time.
+    :param now: on the monotonic clock. :param at: the time. :param decisions: newest first.
     :raises HostNotFound:
     """
     document = scheduler_hosts.host(states, name, now, down_time)["host"]
@@ -168,11 +174,21 @@ def fleet_host_page(
         "measures": MEASURES,
         "meanings": MEANINGS,
         "mapped": shown is not None,
+        "decided": _decided(listed, decisions),
         "instances": sorted((_name(info), info.uuid, info) for info in listed),
         "unlisted": max(0, len(state.instances) - INSTANCES),
     }
     pages = {} if shown is None else host_map(shown, OwnerRows()).values
     return Content(template="fleet_host.html", values={**pages, **values})
+
+
+def _decided(
+    infos: Iterable[InstanceInfo], decisions: Sequence[LoggedDecision]
+) -> list[tuple[str, str]]:
+    """The names of instances that this scheduler has put on a host, with their claims' uuids."""
+    here = {claim.uuid: _name(info) for info in infos for claim in info.claims}
+    chosen = (choice.operation_id for decision in decisions for choice in decision.choices)
+    return sorted((here[uuid], uuid) for uuid in chosen if uuid in here)
 
 
 def _choices(hosts: Sequence[FleetHost]) -> Mapping[str, Sequence[str]]:

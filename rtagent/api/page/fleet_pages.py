@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from rtagent.api import scheduler_decisions
 from rtagent.api.page import explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
+from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.select import LoggedDecision
 
 #: Decisions on one page, and hosts that one of them names.
 ROWS, NAMED = 100, 5
 OUTCOMES = ("selected", "failed")
+#: Instances of one decision whose weights are shown, unless one is asked for.
+INSTANCES = 20
 #: Seconds for which a page of many hosts is shown, because reports arrive all the time.
 SHOWN = 2
 
@@ -35,6 +38,9 @@ class FleetSources(Protocol):
 
     @property
     def decisions(self) -> Callable[[], Sequence[LoggedDecision]]: ...
+
+    @property
+    def decision(self) -> Callable[[str], Decision]: ...
 
     @property
     def explain(self) -> Callable[[Mapping[str, Any]], Explanation]: ...
@@ -64,7 +70,9 @@ def _host(view: FleetView, name: str, query: Query) -> Later:
     sources, at = view.sources, view.sources.time()
 
     def make() -> Content:
-        return fleet.fleet_host_page(sources.hosts(), name, sources.now(), sources.down_time(), at)
+        hosts, decisions = sources.hosts(), sources.decisions()
+        now, down_time = sources.now(), sources.down_time()
+        return fleet.fleet_host_page(hosts, name, now, down_time, at, decisions)
 
     return Later(version=period(at, SHOWN), make=make)
 
@@ -100,6 +108,22 @@ def _decisions_page(decisions: Sequence[LoggedDecision], query: Query, now: date
     )
 
 
+def _decision(view: FleetView, name: str, query: Query) -> Content:
+    """A decision, and what it was made from."""
+    made = scheduler_decisions.decision(view.sources.decision(name))["decision"]
+    shown = [choice for choice in made["choices"] if name in _uuids(choice)]
+    values = {
+        "made": made,
+        "shown": shown or made["choices"][:INSTANCES],
+        "now": view.sources.time(),
+    }
+    return Content(template="decision.html", values=values, live=False)
+
+
+def _uuids(choice: Mapping[str, Any]) -> tuple[str, str]:
+    return choice["instance_uuid"], choice["operation_id"]
+
+
 def _explain(view: FleetView, query: Query) -> Content:
     """Return the page, uncached. The script does not poll it, because it may wait for Placement."""
     return explain.explain_page(query, view.sources.explain)
@@ -112,7 +136,10 @@ PAGES: Mapping[str, Callable[[FleetView, Query], Content | Later]] = {
     "decisions": _decisions,
 }
 #: By name: ``/page/NAME/ITEM``.
-ITEMS: Mapping[str, Callable[[FleetView, str, Query], Content | Later]] = {"hosts": _host}
+ITEMS: Mapping[str, Callable[[FleetView, str, Query], Content | Later]] = {
+    "hosts": _host,
+    "decisions": _decision,
+}
 
 #: They show more than versioned data.
 UNCACHED = frozenset(PAGES) | frozenset(ITEMS)

@@ -12,14 +12,15 @@ from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request import Flavor
 from rtagent.model.server import GroupRules, ImageRequest, InstanceGroup, RequestSpec
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
-from rtagent.scheduler.filtered import MAX_MESSAGE
-from rtagent.scheduler.filtering import SAMPLE, HostFilters
+from rtagent.scheduler.filtered import KEPT, MAX_MESSAGE
+from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostState
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid
 from tests.support.scheduling import INSTANCE, scheduler_request
 
 HOSTS = [host_state(f"cn{at}") for at in range(1, 9)]
+MANY = [host_state(f"cn{at:02}") for at in range(1, KEPT + 9)]
 OPTIONS = FilterOptions()
 
 
@@ -83,15 +84,15 @@ def test_a_host_is_judged_until_a_filter_refuses_it():
 
 def test_refusals_are_counted_and_some_are_kept():
     disabled = ServiceState(disabled=True)
-    hosts = [replace(host, service=disabled) for host in HOSTS[1:]] + HOSTS[:1]
+    hosts = [replace(host, service=disabled) for host in MANY[1:]] + MANY[:1]
     filtered = HostFilters.load(OPTIONS).get_filtered_hosts(hosts, scheduler_request())
-    assert _names(filtered.hosts) == ["cn1"]
+    assert _names(filtered.hosts) == ["cn01"]
     assert filtered.judged == ("ComputeFilter",)
-    assert filtered.refused == {"ComputeFilter": 7}
-    assert [each.host for each in filtered.refusals] == ["cn2", "cn3", "cn4"][:SAMPLE]
+    assert filtered.refused == {"ComputeFilter": KEPT + 7}
+    assert [each.host for each in filtered.refusals] == _names(MANY[1 : KEPT + 1])
     refusal = filtered.refusals[0]
-    assert (refusal.nodename, refusal.filter) == ("cn2.example", "ComputeFilter")
-    assert refusal.uuid == HOSTS[1].uuid
+    assert (refusal.nodename, refusal.filter) == ("cn02.example", "ComputeFilter")
+    assert refusal.uuid == MANY[1].uuid
     assert refusal.rejection.message == "its service is disabled"
 
 

@@ -1,0 +1,226 @@
+"""The log of decisions: what they were, and what they were made from."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.api import scheduler_decisions
+from rtagent.errors import PlacementUnavailable
+from rtagent.scheduler.comparison import Contender, compared
+from rtagent.scheduler.decision_log import (
+    KEPT,
+    MAX_INSTANCES,
+    Decision,
+    DecisionLog,
+    LoggedDecision,
+)
+from rtagent.scheduler.errors import DecisionNotFound, NoValidHost
+from rtagent.scheduler.filtered import KEPT as KEPT_REFUSALS
+from tests.support.host_states import host_state
+from tests.support.hosts import NOON, PINNING, host, uid
+from tests.support.scheduling import HostsInMemory, scheduler, spec
+
+
+def three_hosts() -> HostsInMemory:
+    return HostsInMemory(
+        [
+            host_state("small", host(reserved_memory_mb=12 * 1024)),
+            host_state("large"),
+            host_state("pinning", host(numa=PINNING)),
+        ]
+    )
+
+
+def document(chooser, name):
+    return scheduler_decisions.decision(chooser.decision(name))["decision"]
+
+
+@pytest.mark.parametrize("of", ["decision", "claim", "instance"])
+def test_a_decision_is_found_by_each_of_its_names(of):
+    chooser = scheduler(three_hosts())
+    chooser.select_destinations(spec(1, 512), [uid(101)])
+    chooser.select_destinations(spec(1, 512), [uid(102)])
+    _, logged = chooser.decisions()
+    names = {
+        "decision": logged.uuid,
+        "claim": logged.choices[0].operation_id,
+        "instance": uid(101),
+    }
+    assert chooser.decision(names[of]).logged == logged
+
+
+def test_the_newest_decision_of_an_instance_is_found_also_if_it_failed():
+    chooser = scheduler(three_hosts())
+    chooser.select_destinations(spec(1, 512), [uid(101)])
+    with pytest.raises(NoValidHost):
+        chooser.select_destinations(spec(99, 512), [uid(101)])
+    assert chooser.decision(uid(101)).logged.error
+    with pytest.raises(DecisionNotFound, match=uid(103)):
+        chooser.decision(uid(103))
+
+
+def test_a_decision_has_the_weights_and_refusals_that_explain_has_at_that_moment():
+    chooser = scheduler(three_hosts(), filters=["ComputeFilter"])
+    wanted = spec(1, 8192, ignore_hosts=("pinning",))
+    before = {found.host: found for found in chooser.explain(wanted).hosts}
+    chooser.select_destinations(wanted, [uid(101)], alternates=True)
+    made = document(chooser, uid(101))
+    [choice] = made["choices"]
+    assert [contender.host for contender in choice["compared"]] == ["large"]
+    [contender] = choice["compared"]
+    assert contender.weight == before["large"].weight
+    refused = {refusal["host"]: refusal for refusal in made["refusals"]}
+    assert {name: refusal["filter"] for name, refusal in refused.items()} == {
+        "pinning": "ignore_hosts",
+        "small": "fit",
+    }
+    for name, refusal in refused.items():
+        [objection] = before[name].objections
+        assert (refusal["message"], refusal["reasons"]) == (
+            objection.message,
+            list(objection.reasons),
+        )
+    assert made["unlisted"] == 0
+
+
+def test_alternates_are_compared_with_the_weights_that_explain_has():
+    hosts = HostsInMemory(
+        host_state(name, host(reserved_memory_mb=reserved))
+        for name, reserved in (("a", 2048), ("b", 0), ("c", 4096), ("d", 1024))
+    )
+    chooser = scheduler(hosts)
+    before = {found.host: found for found in chooser.explain(spec()).hosts}
+    [found] = chooser.select_destinations(spec(), [uid(101)], alternates=True)
+    [choice] = document(chooser, uid(101))["choices"]
+    assert [contender.host for contender in choice["compared"]] == ["b", "d", "a"]
+    assert choice["alternates"] == tuple(other.host for other in found.alternates) == ("d", "a")
+    for contender in choice["compared"]:
+        expected = before[contender.host]
+        assert (contender.weight, contender.weights) == (expected.weight, expected.weights)
+    assert choice["why"] == (
+        "RAMWeigher alone prefers b to d: 1 against 0.9375, 16384 MB of free memory against 15360"
+    )
+
+
+#: By name: reserved memory in MB, and available devices.
+UNLIKE = {"fuller": (2048, 3), "emptier": (0, 4)}
+
+
+@pytest.mark.parametrize(
+    ("weighers", "hosts", "why"),
+    [
+        (
+            ("RAMWeigher", "PCIWeigher"),
+            {**UNLIKE, "devices": (0, 8)},
+            "PCIWeigher alone prefers fuller to emptier: 1 against 0.8, 3 free devices against 4",
+        ),
+        (
+            ("RAMWeigher", "PCIWeigher"),
+            {"a": (0, 3), "b": (2048, 4)},
+            "RAMWeigher, PCIWeigher prefer a to b: 2 against 0.875 in all",
+        ),
+        (("CPUWeigher",), UNLIKE, "fuller weighs as much"),
+        (("RAMWeigher",), {"a": (0, 0)}, "no other host was left to be weighed"),
+    ],
+)
+def test_a_decision_says_why_the_best_of_the_others_was_not_taken(weighers, hosts, why):
+    states = [
+        host_state(name, host(reserved_memory_mb=reserved), available_devices=devices)
+        for name, (reserved, devices) in hosts.items()
+    ]
+    chooser = scheduler(HostsInMemory(states), weighers=weighers)
+    chooser.select_destinations(spec(), [uid(101)])
+    [choice] = document(chooser, uid(101))["choices"]
+    assert choice["why"] == why
+
+
+def test_one_of_the_best_hosts_at_random_may_weigh_less():
+    lighter, heavier = (
+        Contender(host=name, nodename=name, node_uuid=name, weight=weight, weights=())
+        for name, weight in (("a", 1.0), ("b", 2.0))
+    )
+    assert compared(lighter, heavier, ()).startswith("b weighs more, and one of the best")
+
+
+def test_each_instance_is_compared_with_the_hosts_as_they_were_for_it():
+    chooser = scheduler(HostsInMemory([host_state("a"), host_state("b")]))
+    chooser.select_destinations(spec(1, 1024), [uid(101), uid(102), uid(103)])
+    choices = document(chooser, uid(101))["choices"]
+    assert [choice["host"] for choice in choices] == ["a", "b", "a"]
+    assert [choice["why"] for choice in choices] == [
+        "b weighs as much",
+        "RAMWeigher alone prefers b to a: 1 against 0.9375, 16384 MB of free memory against 15360",
+        "b weighs as much",
+    ]
+
+
+def test_decisions_are_logged_with_their_reasons_newest_first():
+    hosts = three_hosts()
+    chooser = scheduler(hosts)
+    [found] = chooser.select_destinations(spec(1, 512), [uid()], alternates=True)
+    with pytest.raises(NoValidHost):
+        chooser.select_destinations(spec(1, 1024 * 1024), [uid()])
+    refused, made = chooser.decisions()
+    assert (refused.choices, refused.refused) == ((), {"fit": 3})
+    assert "MEMORY_MB: 1048576 MB requested" in str(refused.error)
+    [choice] = made.choices
+    assert (choice.host, choice.operation_id) == (found.selected.host, found.selected.operation_id)
+    assert choice.alternates == tuple(each.host for each in found.alternates)
+    assert made.hosts == 3
+
+
+class AwayPlacement:
+    """Placement, which does not answer."""
+
+    def allocation_candidates(self, query, timeout):
+        raise PlacementUnavailable("GET /allocation_candidates: timed out")
+
+
+def test_a_request_that_fails_before_a_host_is_judged_is_logged():
+    chooser = scheduler(three_hosts(), placement=AwayPlacement())
+    with pytest.raises(PlacementUnavailable):
+        chooser.select_destinations(spec(1, 512, purpose="resize"), [uid()])
+    [logged] = chooser.decisions()
+    assert (logged.purpose, logged.hosts, logged.choices, logged.refused) == ("resize", 0, (), {})
+    assert "timed out" in str(logged.error)
+
+
+def test_the_log_of_large_requests_is_bounded():
+    log = DecisionLog()
+
+    def decision(instances):
+        logged = LoggedDecision(
+            uuid=uid(),
+            at=NOON,
+            purpose="build",
+            flavor="f",
+            instances=instances,
+            seconds=0.0,
+            hosts=1,
+            refused={},
+        )
+        return Decision(logged=logged, instance_uuids=())
+
+    for instances in (1, *[1000] * (MAX_INSTANCES // 1000)):
+        log.add(decision(instances))
+    assert [each.instances for each in log.newest_first()] == [1000] * (MAX_INSTANCES // 1000)
+    log.add(decision(MAX_INSTANCES + 1))  # the last one is shown in any case
+    assert len(log.newest_first()) == 1
+
+
+def test_the_log_is_bounded():
+    chooser = scheduler(HostsInMemory([]))
+    for _ in range(KEPT + 1):
+        with pytest.raises(NoValidHost, match="no host is known"):
+            chooser.select_destinations(spec(), [uid()])
+    assert len(chooser.decisions()) == KEPT
+
+
+def test_what_is_kept_of_refusals_is_bounded_and_the_others_are_counted():
+    hosts = HostsInMemory(host_state(f"cn{number:03}") for number in range(KEPT_REFUSALS + 5))
+    chooser = scheduler(hosts)
+    with pytest.raises(NoValidHost):
+        chooser.select_destinations(spec(99), [uid(101)])
+    made = document(chooser, uid(101))
+    assert len(made["refusals"]) == KEPT_REFUSALS
+    assert made["unlisted"] == 5
