@@ -31,7 +31,7 @@ class Story:
     def __init__(self, cloud: Cloud, console: Console) -> None:
         self._cloud, self._console = cloud, console
         self._api = cloud.connect()
-        self._one, self._two = cloud.computes
+        self._one = cloud.computes[0]
 
     def play(self) -> None:
         """:raises CloudError: something went otherwise than the story tells."""
