@@ -13,7 +13,7 @@ from devcloud import configs, contents
 from devcloud.compute import PROGRAMS, Compute
 from devcloud.controller import Controller
 from devcloud.hosts import CloudError, Host, check_namespaces, wait_until
-from devcloud.places import CLOUD, COMPUTES, GUEST, HERE, LOGS, STATE
+from devcloud.places import CLOUD, COMPUTES, GUEST, HERE, LOGS, STATE, VOLUMES
 
 #: Where to look when the hosts do not come up.
 _SERVICES = f"the services of the compute hosts, see {LOGS}"
@@ -46,7 +46,7 @@ class Cloud:
         """
         check_namespaces()
         _make_guest()
-        _make_sudo()
+        _make_stand_ins()
         self.controller.start(self.say)
         self.say("Open vSwitch and libvirt on both compute hosts")
         for host in self.computes:
@@ -85,7 +85,7 @@ class Cloud:
         # A service of before counts as up for a while.
         began = host.process("nova-compute").began.replace(tzinfo=None).isoformat()
         return any(
-            service.state == "up" and service.updated_at > began
+            service.state == "up" and (service.updated_at or "") > began
             for service in cloud.compute.services(host=host.name, binary="nova-compute")
         )
 
@@ -145,12 +145,29 @@ def _make_guest() -> None:
     new.rename(GUEST)
 
 
-def _make_sudo() -> None:
-    """Make the program with which Nova and Neutron become root, which they are here."""
-    file = STATE / "bin/sudo"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text('#!/bin/sh\nexec env "$@"\n')
-    file.chmod(0o755)
+#: Programs that stand in for others on the hosts, by name.
+_STAND_INS = {
+    # Nova, Neutron and Cinder become root by these. Everything is root here.
+    "sudo": 'exec env "$@"',
+    "cinder-rootwrap": 'shift; exec env "$@"',
+    # Volumes are files on a share of NFS, which many kernels do not have. All hosts see this
+    # machine's directories, so a mount of the share is one of a directory.
+    "mount.nfs": "exit 1",
+    "mount": f"""for last; do :; done
+case " $* " in
+    *" nfs "*) exec /bin/mount --bind {VOLUMES} "$last" ;;
+    *) exec /bin/mount "$@" ;;
+esac""",
+}
+
+
+def _make_stand_ins() -> None:
+    VOLUMES.mkdir(parents=True, exist_ok=True)
+    for name, script in _STAND_INS.items():
+        file = STATE / "bin" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
 
 
 def timed(say: Callable[[str], None]) -> Callable[[str], None]:

@@ -14,6 +14,7 @@ ENDPOINTS = {
     "placement": ("placement", f"{API}:8778"),
     "neutron": ("network", f"{API}:9696"),
     "nova": ("compute", f"{API}:8774/v2.1"),
+    "cinder": ("block-storage", f"{API}:8776/v3"),
 }
 #: The host CPUs that each compute host gives to single servers, and those that servers share.
 DEDICATED, SHARED = frozenset({1}), frozenset({0})
@@ -37,6 +38,8 @@ def controller(password: str) -> dict[str, str]:
         "/etc/glance/glance-api.conf": _glance(password),
         "/etc/placement/placement.conf": _placement(password),
         "/etc/neutron/neutron.conf": _neutron(password),
+        "/etc/cinder/cinder.conf": _cinder(password),
+        "/etc/cinder/shares": f"{C}:/volumes\n",
         "/etc/nova/nova.conf": _nova(CONTROLLER, password)
         + f"[api_database]\nconnection = {database('nova_api')}\n"
         + f"[database]\nconnection = {database('nova_cell1')}\n",
@@ -182,9 +185,37 @@ lock_path = /var/lib/neutron/locks
 {_account("nova", password)}{_tokens("neutron", password)}"""
 
 
+def _cinder(password: str) -> str:
+    return f"""[DEFAULT]
+my_ip = {C}
+transport_url = {_rabbit(password)}
+state_path = /var/lib/cinder
+api_paste_config = /etc/cinder/api-paste.ini
+resource_query_filters_file = /etc/cinder/resource_filters.json
+auth_strategy = keystone
+enabled_backends = nfs
+glance_api_servers = {API}:9292
+osapi_volume_workers = 1
+[nfs]
+volume_driver = cinder.volume.drivers.nfs.NfsDriver
+volume_backend_name = nfs
+nfs_shares_config = /etc/cinder/shares
+nas_secure_file_operations = false
+nas_secure_file_permissions = false
+[database]
+connection = {database("cinder")}
+[oslo_concurrency]
+lock_path = /var/lib/cinder/locks
+[service_user]
+{_account("cinder", password)}send_service_user_token = true
+[nova]
+{_account("nova", password)}interface = public
+{_tokens("cinder", password)}"""
+
+
 def _nova(host: str, password: str) -> str:
     services = "".join(
-        f"[{name}]\n{_account('nova', password)}" for name in ("placement", "neutron")
+        f"[{name}]\n{_account('nova', password)}" for name in ("placement", "neutron", "cinder")
     )
     return f"""[DEFAULT]
 host = {host}
@@ -212,7 +243,8 @@ workers = 1
 discover_hosts_in_cells_interval = 30
 [conductor]
 workers = 1
-{services}[service_user]
+{services}catalog_info = block-storage::publicURL
+[service_user]
 {_account("nova", password)}send_service_user_token = true
 {_tokens("nova", password)}"""
 
@@ -355,7 +387,7 @@ api_extensions = security-group,port-security,binding,binding-extended,quotas
 [validation]
 run_validation = false
 [service_available]
-cinder = false
+cinder = true
 glance = true
 neutron = true
 nova = true
@@ -363,4 +395,10 @@ swift = false
 horizon = false
 [image]
 build_timeout = 60
+[volume]
+catalog_type = block-storage
+build_timeout = 60
+[volume-feature-enabled]
+backup = false
+snapshot = false
 """

@@ -1,4 +1,4 @@
-"""The controller: database, broker, and the APIs of Keystone, Glance, Placement, Neutron, Nova."""
+"""The controller: database, broker, and the APIs and workers of all services but Nova's compute."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _APIS: dict[str, tuple[str, int, Sequence[str], dict[str, str]]] = {
         ("--config-file", "/etc/neutron/neutron.conf"),
         {},
     ),
+    "cinder": ("cinder.wsgi.api", 8776, ("--config-file", "/etc/cinder/cinder.conf"), {}),
     "nova": (
         "nova.wsgi.osapi_compute",
         8774,
@@ -38,8 +39,11 @@ _WORKERS = {
     "nova-conductor": "/etc/nova/nova.conf",
     "nova-scheduler": "/etc/nova/nova.conf",
     "neutron-rpc-server": "/etc/neutron/neutron.conf",
+    "cinder-scheduler": "/etc/cinder/cinder.conf",
+    "cinder-volume": "/etc/cinder/cinder.conf",
 }
 _DATABASES = (
+    "cinder",
     "keystone",
     "glance",
     "placement",
@@ -64,13 +68,13 @@ class Controller(Host):
         say("MariaDB, RabbitMQ, memcached")
         self._start_servers()
         if not (self.directory / "var/lib/complete").exists():
-            say("the tables of five services (once)")
+            say("the tables of six services (once)")
             self._make_tables()
             self._start_apis("keystone")
             say("users, roles and endpoints (once)")
             contents.make_accounts(contents.connect(self.password), self.password)
             self._keep()
-        say("Keystone, Glance, Placement, Neutron, Nova")
+        say("Keystone, Glance, Placement, Neutron, Cinder, Nova")
         self._start_apis(*_APIS)
         for name, file in _WORKERS.items():
             self.daemon(name, name, "--config-file", file)
@@ -83,9 +87,10 @@ class Controller(Host):
         self.make()
         write_files(self.directory, configs.controller(self.password))
         shutil.copy(BIN.parent / "etc/glance/glance-api-paste.ini", self.directory / "etc/glance")
-        for name in ("nova", "neutron"):
+        shutil.copy(BIN.parent / "etc/cinder/resource_filters.json", self.directory / "etc/cinder")
+        for name in ("nova", "neutron", "cinder"):
             shutil.copy(BIN.parent / f"etc/{name}/api-paste.ini", self.directory / f"etc/{name}")
-        for name in ("keystone", "glance/images", "nova", "neutron", "rabbitmq"):
+        for name in ("keystone", "glance/images", "nova", "neutron", "cinder", "rabbitmq"):
             (self.directory / "var/lib" / name).mkdir(parents=True, exist_ok=True)
         self.power_on()
         self.run("ip", "link", "add", "br0", "type", "bridge")
@@ -176,6 +181,7 @@ class Controller(Host):
                 (*keystone, "credential_setup", *root),
                 (*keystone, "bootstrap", *account, *urls),
                 ("glance-manage", "--config-file", "/etc/glance/glance-api.conf", "db_sync"),
+                ("cinder-manage", "--config-file", "/etc/cinder/cinder.conf", "db", "sync"),
                 (*placement, "db", "sync"),
             ],
         ]

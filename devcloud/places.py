@@ -15,6 +15,8 @@ STATE = CLOUD / "state"
 LOGS = STATE / "log"
 #: What the controller has after its tables were made; a copy of it is the start of each new cloud.
 KEPT = CLOUD / "kept"
+#: The volumes, as files, which each host sees.
+VOLUMES = STATE / "volumes"
 #: The disk of a guest.
 GUEST = CLOUD / "guest.raw"
 

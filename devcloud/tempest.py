@@ -44,7 +44,7 @@ class Results(dict[str, str]):
 
 
 def results_file(kind: str) -> Path:
-    """Return where the results of the last run are. :param kind: of `compute.PROGRAMS`."""
+    """Return where the last result of each test is. :param kind: of `compute.PROGRAMS`."""
     return CLOUD / f"tempest-{kind}.json"
 
 
@@ -76,8 +76,11 @@ def run(cloud: Cloud, kind: str, tests: Iterable[str]) -> Results:
     results = Results.of(output)
     if not results:
         raise CloudError(f"Tempest ran no test: see {cloud.controller.log(f'tempest-{kind}')}")
-    results_file(kind).write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     cloud.say(results.count())
+    file = results_file(kind)
+    # Those of other tests are kept, so that a selection can be run again.
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(kept | results, indent=1, sort_keys=True) + "\n")
     return results
 
 
@@ -94,7 +97,7 @@ def _prepare(cloud: Cloud) -> None:
 
 
 def last(kind: str) -> Results:
-    """Return the results of the last run.
+    """Return the last result of each test.
 
     :param kind: of `compute.PROGRAMS`. :raises CloudError: there was none.
     """
