@@ -37,6 +37,8 @@ def topology(resources: Mapping[str, Any]) -> Topology:
         cpus=in_cells or frozenset(range(int(resources["vcpus"]))),
         memory_mb=int(resources["memory_mb"]),
         disk_mb=int(resources["local_gb"]) * MB_IN_GB,
+        hypervisor_type=str(resources.get("hypervisor_type") or ""),
+        hypervisor_version=int(resources.get("hypervisor_version") or 0),
         cells=cells,
     )
 

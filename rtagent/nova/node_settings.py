@@ -54,22 +54,27 @@ def settings_in(conf: cfg.ConfigOpts, directory: Path) -> Settings:
 
 
 def node_settings(
-    nova: Any, compute_node: Any, resources: Mapping[str, Any], base: Settings
+    nova: Any,
+    compute_node: Any,
+    resources: Mapping[str, Any],
+    base: Settings,
+    ratios: Mapping[str, float],
 ) -> Settings:
     """Return the settings of a node.
 
     CPU sets, reserved pages and networks are those of the cells that the driver reports, because
     the driver applies Nova's rules for these options.
 
-    :param nova: Nova's configuration. :param compute_node: its ComputeNode, with its ratios.
+    :param nova: Nova's configuration. :param compute_node: its ComputeNode.
     :param resources: the driver's report. :param base: rtagent's own options.
+    :param ratios: allocation ratios in place of those of the ComputeNode, by the option of each.
     """
     cells = host_cells(resources)
     physnets = _physnets(cells)
     tunnels = tuple(cell.id for cell in cells if _networks(cell) and _networks(cell).tunneled)
     return replace(
         base,
-        default=_default(base.default, nova, compute_node, cells),
+        default=replace(_default(base.default, nova, compute_node, cells), **ratios),
         claims=replace(
             base.claims,
             judge_amounts=False,  # Placement decides on them

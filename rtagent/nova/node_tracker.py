@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import os_resource_classes as orc
 from nova import objects, utils
 from nova.compute import resource_tracker
 from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
@@ -95,6 +96,12 @@ class PlacementReports:
         return self._client.get_allocations_for_provider_tree(context, nodename)
 
 
+#: The resource class of each option.
+_RATIOS = {
+    "cpu_allocation_ratio": orc.VCPU,
+    "ram_allocation_ratio": orc.MEMORY_MB,
+    "disk_allocation_ratio": orc.DISK_GB,
+}
 CONF = resource_tracker.CONF
 
 
@@ -144,7 +151,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
                 # Nova ends with this error, and would log one of ours.
                 ensure_no_dev_spec_with_devname(self.pci_tracker.dev_filter.specs)
             own = settings_in(self.options, state_directory(CONF))
-            settings = node_settings(CONF, compute_node, report, own)
+            settings = node_settings(CONF, compute_node, report, own, self._ratios(nodename))
             if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
             node = self.nodes[nodename]
@@ -189,8 +196,23 @@ class NodeTracker(resource_tracker.ResourceTracker):
         """Record what Nova has learned from the driver and from Placement."""
         if node := self.nodes.get(nodename):
             node.set_namespaces(self._resources(nodename))
+            node.set_ratios(self._ratios(nodename))
             if CONF.pci.report_in_placement and self._has_devices(node):
                 node.set_providers(self._rows.providers)
+
+    def _ratios(self, nodename: str) -> dict[str, float]:
+        """Return Placement's allocation ratios, as far as Nova's client knows them: an operator
+        may have changed them there.
+        """
+        tree = self.provider_tree
+        if tree is None or not tree.exists(nodename):
+            return {}
+        inventories = tree.data(nodename).inventory or {}
+        return {
+            option: inventories[name]["allocation_ratio"]
+            for option, name in _RATIOS.items()
+            if "allocation_ratio" in inventories.get(name, {})
+        }
 
     def _resources(self, nodename: str | None = None) -> Iterator[Any]:
         """Yield the Resource objects of the driver's provider tree."""

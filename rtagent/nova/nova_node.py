@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from rtagent.claims import instance_claim, update_usage
 from rtagent.conf.settings import Settings
@@ -65,6 +65,7 @@ class NovaNode:
             uuid=compute_node.uuid,
             host=compute_node.host,
             hypervisor_hostname=compute_node.hypervisor_hostname,
+            host_ip=settings.default.my_ip,
         )
         state_path = settings.default.state_path
         self._settings = settings
@@ -126,6 +127,13 @@ class NovaNode:
         if found != self._namespaces:
             self._namespaces = found
             self._audit()
+
+    def set_ratios(self, ratios: Mapping[str, float]) -> None:
+        """Record Placement's allocation ratios, by the option of each."""
+        default = replace(self._settings.default, **ratios)
+        if default != self._settings.default:
+            self._settings = replace(self._settings, default=default)
+            self.embedded.apply(self._settings)
 
     def set_providers(self, providers: Mapping[str, str]) -> None:
         """Record which uuids Placement's providers of devices have, by address."""

@@ -94,6 +94,27 @@ class ServedCase(PciCase):
 class GreenletsTest(ServedCase):
     """Nova has replaced threads by greenlets: domains are not compared."""
 
+    def test_operators_see_the_hypervisor_and_the_ratios_of_placement(self) -> None:
+        """Also if an operator has changed the ratios there, and after a restart."""
+        provider = self.compute_rp_uuids[HOST]
+        url = f"/resource_providers/{provider}/inventories/VCPU"
+        inventory = self.placement.get(url).body
+        self.placement.put(url, {**inventory, "allocation_ratio": 16.0})
+        tracker = self.computes[HOST].manager.rt
+        tracker.reportclient.clear_provider_cache()
+        tracker.update_available_resource(context.get_admin_context(), HOST)
+        self._check_node()
+        self._close()
+        self.restart_compute_service(HOST)
+        self._check_node()
+
+    def _check_node(self) -> None:
+        row = self.computes[HOST].manager.rt.compute_nodes[HOST]
+        (node,) = self.api.get("nodes")["nodes"]
+        shown = [node[name] for name in ("hypervisor_type", "hypervisor_version", "host_ip")]
+        self.assertEqual([row.hypervisor_type, row.hypervisor_version, str(row.host_ip)], shown)
+        self.assertEqual(16.0, float(node["cpu_allocation_ratio"]))
+
     def test_operators_read_claims_cells_metrics_and_the_page(self) -> None:
         self.read_claims_cells_metrics_and_the_page()
 
