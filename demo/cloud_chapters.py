@@ -80,7 +80,7 @@ def evacuated(cloud: Cloud) -> None:
         cloud.run(f"--timeout 5 server evacuate {name} {SHOWN}")
     cloud.run(SERVERS)
     server = cloud.ask(f"server show {names[-1]}")
-    cloud.say(f"Why {names[-1]} is on {server['host']}, which others are on, too:")
+    cloud.say(f"Why {server['host']}, and not the other host? As it was when {names[-1]} came:")
     cloud.run(f"schedule decision {server['uuid']} -c purpose -c choices -c refusals")
 
 

@@ -18,13 +18,14 @@ def decision(made: Decision) -> Mapping[str, Any]:
     has some of the refused hosts, ``unlisted`` is the number of the others.
     """
     logged = made.logged
+    pairs = [(choice, made.comparisons[choice.instance_uuid]) for choice in logged.choices]
     choices = [
         {
             **asdict(choice),
-            "why": made.comparisons[choice.instance_uuid].why,
-            "compared": made.comparisons[choice.instance_uuid].hosts,
+            "why": comparison.why,
+            "compared": (comparison.selected, *comparison.others),
         }
-        for choice in logged.choices
+        for choice, comparison in pairs
     ]
     refusals = [
         {

@@ -20,26 +20,30 @@ class Contender(Value, frozen=True, kw_only=True):
 
 
 class Comparison(Value, frozen=True, kw_only=True):
-    """:ivar hosts: the selected one, the best of the others, and alternates, each once.
-    :ivar why: a sentence.
+    """A selected host, and others that passed.
+
+    :ivar others: the best of the others, and alternates. :ivar weighers: all of them.
     """
 
-    hosts: tuple[Contender, ...]
-    why: str
+    selected: Contender
+    others: tuple[Contender, ...]
+    weighers: Sequence[Weigher]
+
+    @property
+    def why(self) -> str:
+        """Why the host was preferred to the best of the others, in a sentence. A weigher that
+        decided alone is named with what it has counted."""
+        if not self.others:
+            return "no other host was left to be weighed"
+        other = self.others[0]
+        if self.selected.weight == other.weight:
+            return f"{other.host} weighs as much"
+        if self.selected.weight < other.weight:
+            return f"{other.host} weighs more, and one of the best hosts was taken at random"
+        return _preferred(self.selected, other, self.weighers)
 
 
-def compared(selected: Contender, other: Contender | None, weighers: Sequence[Weigher]) -> str:
-    """Return why a host was preferred to the best of the others, in a sentence. A weigher that
-    decided alone is named with what it has counted.
-
-    :param other: None: there was none. :param weighers: all of them.
-    """
-    if other is None:
-        return "no other host was left to be weighed"
-    if selected.weight == other.weight:
-        return f"{other.host} weighs as much"
-    if selected.weight < other.weight:
-        return f"{other.host} weighs more, and one of the best hosts was taken at random"
+def _preferred(selected: Contender, other: Contender, weighers: Sequence[Weigher]) -> str:
     theirs = {score.weigher: score for score in other.weights}
     pairs = [(score, theirs[score.weigher]) for score in selected.weights]
     deciding = [(more, less) for more, less in pairs if more.weight > less.weight]

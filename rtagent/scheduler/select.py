@@ -166,7 +166,7 @@ class Scheduler:
                 host=each.selected.host,
                 nodename=each.selected.nodename,
                 operation_id=each.selected.operation_id,
-                weight=comparisons[each.instance_uuid].hosts[0].weight,
+                weight=comparisons[each.instance_uuid].selected.weight,
                 alternates=tuple(other.host for other in each.alternates),
             )
             for each in selected

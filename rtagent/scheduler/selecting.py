@@ -196,10 +196,10 @@ class Selecting:
     def _compare_with(self, alternates: Iterable[HostState]) -> None:
         """Add the alternates of the only instance to its comparison."""
         [(instance_uuid, comparison)] = self.comparisons.items()
-        known = {contender.node_uuid for contender in comparison.hosts}
+        known = {comparison.selected.node_uuid, *(host.node_uuid for host in comparison.others)}
         more = [self._search.contender(host) for host in alternates if host.uuid not in known]
-        hosts = (*comparison.hosts, *more)
-        self.comparisons[instance_uuid] = replace(comparison, hosts=hosts)
+        others = (*comparison.others, *more)
+        self.comparisons[instance_uuid] = replace(comparison, others=others)
 
     def _selected(self, *, ends: bool) -> Iterator[tuple[str, Selection]]:
         """:param ends: the search ends with the last instance."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import add, attrgetter
@@ -22,7 +23,7 @@ from random import Random
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.base import Value
 from rtagent.scheduler import plugins
-from rtagent.scheduler.comparison import Comparison, Contender, compared
+from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.weigher import Weigher
@@ -117,7 +118,7 @@ class WeighedHosts:
         replacements during the iteration have no effect on it.
         """
         hosts, weights, aside = list(self._hosts), list(self._weights), self.set_aside
-        others = list(range(len(hosts)))
+        others: Iterable[int] = range(len(hosts))
         if hosts and not aside:
             # Often only the best host is asked for, and sorting costs more than finding it.
             best = max(weights)
@@ -140,9 +141,8 @@ class WeighedHosts:
             left[position] = -math.inf
         best = max(left)
         other = None if best == -math.inf else self._contender(left.index(best))
-        contender = self._contender(mine)
-        hosts = (contender,) if other is None else (contender, other)
-        return Comparison(hosts=hosts, why=compared(contender, other, self._weighers))
+        others = () if other is None else (other,)
+        return Comparison(selected=self._contender(mine), others=others, weighers=self._weighers)
 
     def contender(self, host: HostState) -> Contender:
         """Return the weights of a host."""
@@ -230,9 +230,10 @@ def _with_weight(
     hosts: Sequence[HostState], weights: Sequence[float], weight: float
 ) -> Iterator[HostState]:
     position = -1
-    for _ in range(weights.count(weight)):
-        position = weights.index(weight, position + 1)
-        yield hosts[position]
+    with suppress(ValueError):  # there is no other one
+        while True:
+            position = weights.index(weight, position + 1)
+            yield hosts[position]
 
 
 #: The group of the entry points of weighers.

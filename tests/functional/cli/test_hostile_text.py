@@ -46,6 +46,7 @@ from tests.support.owned_hosts import devices_in_every_state, pinned_host
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent
 from tests.support.scheduler_rpc import SchedulerRpc
+from tests.support.scheduling import spec
 
 POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GROUP)}
 
@@ -60,6 +61,8 @@ STATES = {
 NEW = "new"
 #: Claims of the agent.
 BUILDING, LEASED = uid(1001), uid(1002)
+#: A server for which a host was selected.
+DECIDED = uid(1003)
 REQUEST = ("--vcpus", "1", "--memory", "64")
 #: The commands that show text of others, with their arguments; and the state, if it matters.
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -87,6 +90,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "pci list": (("--long",), "devices"),
     "pci show": ((GPU_0,), "devices"),
     "resource list": (("--long",), "devices"),
+    "schedule decision": ((DECIDED,), "claims"),
     "schedule explain": (REQUEST, "claims"),
     "server list": ((), "claims"),
     "server owed list": ((), "claims"),
@@ -123,8 +127,9 @@ def config(tmp_path_factory: pytest.TempPathFactory, shown: Shown) -> Iterator[P
         AGENT: SpoiledEndpoint(agent.endpoint),
         SCHEDULER: SpoiledEndpoint(scheduler.endpoint),
     }
-    fleet = PageFleet(simulated(0), simulated(32)).sources
-    documents = {"api": SpoiledSources(shown), "scheduler": SpoiledSources(fleet)}
+    fleet = PageFleet(simulated(0), simulated(32))
+    fleet.scheduler.select_destinations(spec(), [DECIDED], alternates=True)
+    documents = {"api": SpoiledSources(shown), "scheduler": SpoiledSources(fleet.sources)}
     directory = tmp_path_factory.mktemp("hostile")
     with answering(directory, agent, endpoints, documents) as file:
         conf = load.parse(cfg.ConfigOpts(), [f"--config-file={file}"], "rtagent")

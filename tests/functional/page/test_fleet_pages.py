@@ -4,6 +4,8 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from rtagent.api.page.fit import EXAMPLES
+from rtagent.model.printable import printable
+from rtagent.scheduler.errors import NoValidHost
 from tests.functional.page.browsing import OF_THE_MAP
 from tests.servers.chromium import look
 from tests.support.api_states import PageFleet, simulated
@@ -18,6 +20,11 @@ return [...document.querySelectorAll("#heat a.tile")].map((tile) => [
   tile.getAttribute("title"),
   tile.classList.contains("drifts"),
 ]);
+"""
+#: The cells of rows, each by the label of its column; that of the name is "".
+ROWS = """
+return [...document.querySelectorAll(arguments[0])].map((row) => Object.fromEntries(
+  [...row.cells].map((cell) => [cell.dataset.label || "", cell.textContent.trim()])));
 """
 #: More than have their names on the heat map, and than one page of the table lists.
 HOSTS = 300
@@ -140,6 +147,59 @@ def test_decisions_are_those_of_the_document(plain_browser, fleet):
         assert value in row
 
 
+def test_a_decision_shows_every_number_that_it_was_made_from(plain_browser, fleet):
+    fleet.scheduler.select_destinations(spec(), [uid(310)], alternates=True)
+    made = fleet.scheduler.decision(uid(310))
+    comparison = made.comparisons[uid(310)]
+    plain_browser.open(fleet.url + "page/decisions?outcome=selected")
+    plain_browser.find(f'a[href$="/{made.logged.choices[0].operation_id}"]').send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all(".choice"))
+    assert plain_browser.text(".choice .why") == comparison.why
+    shown = plain_browser.run(ROWS, ".choice tbody tr")
+    expected = []
+    for contender in (comparison.selected, *comparison.others):
+        weights = {
+            score.weigher: f"{score.weight:.4g}"
+            f"{score.normalized:.4g} \u00d7 {score.multiplier:.4g}, of {score.raw:.10g}"
+            for score in contender.weights
+        }
+        expected.append({"": contender.host, "Weight": f"{contender.weight:.4g}", **weights})
+    roles = [row.pop("Became") for row in shown]
+    assert shown == expected
+    alternates = made.logged.choices[0].alternates
+    assert roles == ["selected", *["alternate"] * len(alternates)]
+    refused = {name: str(number) for name, number in made.logged.refused.items()}
+    facts = plain_browser.text("#about")
+    assert refused and all(f"Refused by {name}\n{n}" in facts for name, n in refused.items())
+    assert f"Hosts searched\n{made.logged.hosts}" in facts
+    rows = plain_browser.run(ROWS, "#refusals tbody tr")
+    kept = [(each.filter, printable(each.rejection.message)) for each in made.refusals]
+    assert [(row["Filter"], row["Why"]) for row in rows] == kept
+    more = sum(made.logged.refused.values()) - len(kept)
+    assert (f"{more} more refusals" in plain_browser.text("#refusals")) == (more > 0)
+
+
+def test_a_failed_decision_shows_why_each_host_was_refused(plain_browser, fleet):
+    with pytest.raises(NoValidHost):
+        fleet.scheduler.select_destinations(spec(99), [uid(311)])
+    made = fleet.scheduler.decision(uid(311))
+    plain_browser.open(f"{fleet.url}page/decisions/{uid(311)}")
+    assert plain_browser.text("#error") == made.logged.error
+    assert not plain_browser.all(".choice")
+    rows = plain_browser.run(ROWS, "#refusals tbody tr")
+    assert len(rows) == len(made.refusals)
+    assert rows[-1]["Why"] == str(made.refusals[-1].rejection.reasons[0])
+
+
+def test_a_host_links_to_the_decisions_that_put_servers_on_it(plain_browser, fleet):
+    [selected] = fleet.scheduler.select_destinations(spec(), [uid(312)])
+    plain_browser.open(f"{fleet.url}page/hosts/{selected.selected.host}")
+    link = plain_browser.find(f'#decided a[href$="/{selected.selected.operation_id}"]')
+    link.send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all(".choice"))
+    assert uid(312) in plain_browser.text(".choice")
+
+
 def test_an_empty_request_has_examples_that_are_explained(plain_browser, fleet):
     for label in EXAMPLES:
         plain_browser.open(fleet.url + "page/explain")
@@ -156,6 +216,7 @@ def test_pages_of_a_scheduler_fit_and_have_no_serious_problem(browser, fleet):
         "": False,  # hundreds of tiles like these
         "page/hosts/compute-0029": True,
         "page/decisions": True,
+        f"page/decisions/{uid(302)}": True,
         "page/explain?vcpus=2&memory_mb=64&host=compute-000": True,
         "page/explain?vcpus=x": True,
     }
@@ -169,13 +230,16 @@ def test_pages_of_a_scheduler_fit_and_have_no_serious_problem(browser, fleet):
             assert browser.broken_words() == [], page
         assert not examined or browser.violations(*OF_THE_MAP) == [], page
     look(browser.driver, dark=True)
-    browser.open(fleet.url + "?q=compute-000")
-    assert browser.violations() == []
+    for page in ("?q=compute-000", "page/explain", f"page/decisions/{uid(302)}"):
+        browser.open(fleet.url + page)
+        assert browser.violations() == [], page
 
 
 def test_hostile_names_of_hosts_stay_text(browser, fleet):
     [host] = [s for s in fleet.sources.hosts() if s.host == EVIL]
-    for page in ("?status=closed&q=img", f"page/hosts/{host.uuid}"):
+    fleet.scheduler.select_destinations(spec(), [uid(313)])
+    decided = f"page/decisions/{uid(313)}"
+    for page in ("?status=closed&q=img", f"page/hosts/{host.uuid}", decided):
         browser.open(fleet.url + page)
         text = browser.find("#main").get_property("textContent")
         assert r"<img src=x onerror=alert(1)>\u202e\x07" in text

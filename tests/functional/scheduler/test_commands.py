@@ -6,6 +6,7 @@ import pytest
 
 from tests.functional.cli.shell import run
 from tests.functional.scheduler.conftest import HOSTS
+from tests.support.hosts import uid
 from tests.support.scheduler_rpc import spec
 
 PLAIN = ("--vcpus", "1", "--memory", "512")
@@ -101,6 +102,27 @@ def test_explain_is_a_table_of_hosts_and_filters(rtagent):
         assert row["ComputeFilter"] == ["yes"]
         assert "RAMWeigher" in {each["weigher"] for each in row["weights"]}
     assert "RAMWeigher: 1 (1 * 1, of " in rtagent("schedule", "explain", *PLAIN).out
+
+
+def test_a_decision_is_shown_by_the_uuid_of_its_server(rtagent, bus):
+    instance = uid()
+    reply = bus.call("select_destinations", spec(), [instance], alternates=True)
+    [selections] = reply["selections"]
+    bus.call("forget_claim", selections["selected"]["operation_id"])
+    made = rtagent("schedule", "decision", instance, "-f", "json").json
+    [choice] = made["choices"]
+    assert choice["host"] == selections["selected"]["host"]
+    assert choice["alternates"] == [other["host"] for other in selections["alternates"]]
+    hosts = [contender["host"] for contender in choice["compared"]]
+    assert hosts == [choice["host"], *choice["alternates"]]
+    by_claim = rtagent("schedule", "decision", choice["operation_id"], "-f", "json").json
+    assert by_claim == made
+    table = rtagent("schedule", "decision", made["uuid"]).out
+    assert f"{choice['host']} for {instance}" in table and choice["why"] in table
+    assert "{" not in table and "None" not in table
+    unknown = rtagent("schedule", "decision", uid())
+    assert (unknown.code, unknown.out) == (5, "")
+    assert "this scheduler has no decision" in unknown.err
 
 
 def test_explain_says_with_numbers_why_no_host_fits(rtagent):

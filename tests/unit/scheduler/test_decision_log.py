@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.api import scheduler_decisions
 from rtagent.errors import PlacementUnavailable
-from rtagent.scheduler.comparison import Contender, compared
+from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.decision_log import (
     KEPT,
     MAX_INSTANCES,
@@ -139,7 +139,8 @@ def test_one_of_the_best_hosts_at_random_may_weigh_less():
         Contender(host=name, nodename=name, node_uuid=name, weight=weight, weights=())
         for name, weight in (("a", 1.0), ("b", 2.0))
     )
-    assert compared(lighter, heavier, ()).startswith("b weighs more, and one of the best")
+    made = Comparison(selected=lighter, others=(heavier,), weighers=())
+    assert made.why.startswith("b weighs more, and one of the best")
 
 
 def test_each_instance_is_compared_with_the_hosts_as_they_were_for_it():
