@@ -23,8 +23,11 @@ TOO_LARGE = "--vcpus 8 --memory 24576 --root-gb 20 --property hw:cpu_policy=dedi
 
 def play(cloud: Cloud) -> None:
     """Play all chapters in order."""
-    for chapter in (hosts, built, devices, refusal, resized, host_down, evacuated, host_back):
+    for chapter in (hosts, built, devices, refusal, resized):
         chapter(cloud)
+    lost = host_of(cloud, "web-1")
+    for after in (host_down, evacuated, host_back):
+        after(cloud, lost)
     placement(cloud)
 
 
@@ -65,32 +68,32 @@ def resized(cloud: Cloud) -> None:
     cloud.run(SERVERS)
 
 
-def host_down(cloud: Cloud) -> None:
-    cloud.chapter("host-2 is switched off, with its agent and its guests")
-    cloud.switch_off("host-2")
-    wait_until(lambda: not up(cloud, "host-2"), "the scheduler does not notice it")
+def host_down(cloud: Cloud, host: str) -> None:
+    cloud.chapter(f"{host} is switched off, with its agent and its guests")
+    cloud.switch_off(host)
+    wait_until(lambda: not up(cloud, host), "the scheduler does not notice it")
     cloud.run(HOSTS)
 
 
-def evacuated(cloud: Cloud) -> None:
+def evacuated(cloud: Cloud, host: str) -> None:
     cloud.chapter("Its servers are evacuated")
-    names = servers_on(cloud, "host-2")
+    names = servers_on(cloud, host)
     for name in names:
         # Its agent is asked first, and does not answer in 5 seconds.
         cloud.run(f"--timeout 5 server evacuate {name} {SHOWN}")
     cloud.run(SERVERS)
     server = cloud.ask(f"server show {names[-1]}")
-    cloud.say(f"Why {server['host']}, and not the other host? As it was when {names[-1]} came:")
+    cloud.say(f"Why {server['host']}, and not the other one? As it was when {names[-1]} came:")
     cloud.run(f"schedule decision {server['uuid']} -c purpose -c choices -c refusals")
 
 
-def host_back(cloud: Cloud) -> None:
-    cloud.chapter("host-2 comes back, and what the evacuated servers left there is removed")
-    cloud.switch_on("host-2")
-    cloud.run_at("host-2", "claim list -c display_name -c state -c suspect")
+def host_back(cloud: Cloud, host: str) -> None:
+    cloud.chapter(f"{host} comes back, and what the evacuated servers left there is removed")
+    cloud.switch_on(host)
+    cloud.run_at(host, "claim list -c display_name -c state -c suspect")
     cloud.run("server resume")
-    cloud.run_at("host-2", "claim list")
-    wait_until(lambda: up(cloud, "host-2"), "the scheduler does not notice it")
+    cloud.run_at(host, "claim list")
+    wait_until(lambda: up(cloud, host), "the scheduler does not notice it")
     cloud.run(HOSTS)
 
 
