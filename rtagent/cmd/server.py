@@ -70,7 +70,10 @@ class ServerList(List):
 
 
 class ServerShow(Show):
-    """Show a server of the conductor's database."""
+    """Show a server of the conductor's database.
+
+    `schedule decision` shows, by the uuid of the server, why its host was selected.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         with_server(parser)
