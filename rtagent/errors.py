@@ -6,7 +6,7 @@
     │   │   ├── InvalidFlavor              PropertyInvalid, PropertyConflict, FlavorImageConflict
     │   │   └── InvalidPciRequest          PciRequestAliasNotDefined
     │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
-    │   │   ConsumerNotFound               nothing here has that name
+    │   │   ConsumerNotFound, FlavorNotFound   nothing here has that name
     │   ├── ClaimConflict (UnitConflict), ClaimExpired, IllegalTransition, GuestRunning,
     │   │   DomainNotAdoptable, ConsumerInUse, NodeDraining   the state of the claim or the domain
     │   └── AllocationMismatch, ComputeResourcesUnavailable  refused, with reasons
@@ -20,7 +20,8 @@
     │   └── CommitUnknown, RevisionConflict, WriterFenced, ChangeRejected, SchemaMismatch, ...
     ├── IdentityError                      this process must not write for this node
     ├── ConfigError                        the value of an option violates its rule
-    │   └── PciConfigError (PciConfigInvalidSpec, PciInvalidAlias), ProviderFileError
+    │   └── PciConfigError (PciConfigInvalidSpec, PciInvalidAlias), FileError (ProviderFileError,
+    │       FlavorsFileError)
     ├── PlacementError                     PlacementConflict, PlacementUnavailable
     └── InvariantViolated                  a defect in rtagent: granting stops
 
@@ -131,6 +132,12 @@ class PciDeviceNotFound(RequestError):
     """This node has no record of a device with that address."""
 
     template = "no PCI device {address} is known here: rtagent pci list shows the known devices"
+
+
+class FlavorNotFound(RequestError):
+    """No live claim has a flavor of that name, and the operator's file does not list it."""
+
+    template = "no flavor {flavor} is in the catalogue: rtagent capacity list shows the flavors"
 
 
 class PciDevicesNotClaimed(RequestError):
@@ -372,12 +379,22 @@ class PciInvalidAlias(PciConfigError):
     """A document of [pci] alias is invalid."""
 
 
-class ProviderFileError(ConfigError):
-    """A provider file is invalid. :ivar kwargs: ``file``, ``path`` in it (or ""), ``rule``."""
+class FileError(ConfigError):
+    """A file that an option names is invalid. :ivar kwargs: ``file``, ``path`` in it (or ""),
+    ``rule``.
+    """
 
     @property
     def message(self) -> str:
         return ": ".join(filter(None, (self.kwargs[key] for key in ("file", "path", "rule"))))
+
+
+class ProviderFileError(FileError):
+    """A provider file is invalid."""
+
+
+class FlavorsFileError(FileError):
+    """The file of ``[capacity] flavors_file`` is invalid."""
 
 
 class PlacementError(RtAgentError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -37,13 +37,20 @@ _COUNTED = {
 class StateCollector(Collector):
     """Gauges of one state. Quantities are in the unit of the resource class; disk is in MB."""
 
-    def __init__(self, state: NodeState, stale: bool, checks: Sequence[Check]) -> None:
-        self._state, self._stale, self._checks = state, stale, checks
+    def __init__(
+        self,
+        state: NodeState,
+        stale: bool,
+        checks: Sequence[Check],
+        more: Callable[[], Iterable[Metric]] = tuple,
+    ) -> None:
+        self._state, self._stale, self._checks, self._more = state, stale, checks, more
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
         yield self._claims()
         yield health_gauge(self._checks)
+        yield from self._more()
 
     def _node(self) -> Iterator[Metric]:
         node = nodes.document(self._state)
@@ -108,11 +115,15 @@ def health_gauge(checks: Sequence[Check]) -> Metric:
 
 
 def text(
-    state: NodeState, stale: bool, checks: Sequence[Check], registry: CollectorRegistry
+    state: NodeState,
+    stale: bool,
+    checks: Sequence[Check],
+    registry: CollectorRegistry,
+    more: Callable[[], Iterable[Metric]] = tuple,
 ) -> bytes:
-    """The gauges of the state, then the metrics of the process."""
+    """The gauges of the state, then the metrics of the process. :param more: further gauges."""
     own = CollectorRegistry()
-    own.register(StateCollector(state, stale, checks))
+    own.register(StateCollector(state, stale, checks, more))
     return generate_latest(own) + generate_latest(registry)
 
 

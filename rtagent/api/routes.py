@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from msgspec import field
 from prometheus_client import CollectorRegistry
 
-from rtagent.api import claims, events, health, histories, metrics, nodes, numa, pci
+from rtagent.api import capacity, claims, events, health, histories, metrics, nodes, numa, pci
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
 from rtagent.api.page.sources import PageSources
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
+from rtagent.capacity.count import Counts
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.device import RootPorts
@@ -42,6 +44,7 @@ class Sources(Value, frozen=True, kw_only=True):
     :ivar measured: what the compute monitors have measured.
     :ivar awaited: claims whose guests are not back after a reboot of the host.
     :ivar hung: the vital threads of the process that hang.
+    :ivar counts: how many more guests fit.
     :ivar more: what pages and histories show in addition to the state.
     """
 
@@ -56,6 +59,7 @@ class Sources(Value, frozen=True, kw_only=True):
     measured: Callable[[], Sequence[Metric]] = tuple
     hung: Callable[[], Sequence[str]] = tuple
     awaited: Callable[[], frozenset[str]] = frozenset
+    counts: Counts = field(default_factory=Counts)
     more: PageSources = PageSources()
 
     def answer(self, target: str) -> Reply:
@@ -106,8 +110,9 @@ class View(Value, frozen=True, kw_only=True):
 
 
 def _metrics(view: View) -> Reply:
-    checks, registry = view.sources.checks(), view.sources.registry
-    body = metrics.text(view.state, view.stale, checks, registry)
+    sources = view.sources
+    room = partial(capacity.metrics, view.state, sources.counts, sources.creation_error())
+    body = metrics.text(view.state, view.stale, sources.checks(), sources.registry, room)
     return Reply(body=body, media_type=metrics.MEDIA_TYPE)
 
 
@@ -124,6 +129,9 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "drift": lambda view, _: view.reply(claims.drift(view.state)),
     "drains": lambda view, _: view.reply(claims.drains(view.state)),
     "numa": lambda view, _: view.reply(numa.hosts(view.state)),
+    "capacity": lambda view, query: view.reply(
+        capacity.hosts(view.state, view.sources.counts, view.sources.creation_error(), query)
+    ),
     "allocations": lambda view, _: view.reply(view.sources.allocations()),
     "events": lambda view, query: events.events(view.sources.events, query),
     "timeline": lambda view, query: view.reply(histories.timeline(view.sources.more, query)),
@@ -155,6 +163,7 @@ PARTS: Mapping[tuple[str, str], Callable[[View, str, Query], Reply]] = {
 
 #: The filters of each collection that has any.
 FILTERS: Mapping[str, frozenset[str]] = {
+    "capacity": capacity.FILTERS,
     "claims": claims.CLAIM_FILTERS,
     "events": events.FILTERS,
     "migrations": claims.MIGRATION_FILTERS,

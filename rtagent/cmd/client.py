@@ -58,7 +58,7 @@ class Client:
         if self.options.offline and self.options.host is None:
             from rtagent.cmd.offline import OfflineReader
 
-            return OfflineReader(self.database.states())
+            return OfflineReader(self.database.states(), self.database.flavors)
         return self._agent
 
     @cached_property

@@ -20,6 +20,7 @@ from rtagent.errors import (
     ConsumerInUse,
     ConsumerNotFound,
     DomainNotAdoptable,
+    FlavorNotFound,
     GuestRunning,
     IdentityError,
     IllegalTransition,
@@ -58,7 +59,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.USAGE: "the command line or the request is invalid",
     Exit.REFUSED: "the host does not have the requested resources, or no host has them",
     Exit.RETRY: "no answer, or not ready yet; repeat the command later",
-    Exit.NOT_FOUND: "no such claim, node, device, consumer, host, aggregate or decision",
+    Exit.NOT_FOUND: "no such claim, node, device, flavor, consumer, host, aggregate or decision",
     Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
@@ -68,6 +69,7 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ComputeResourcesUnavailable: Exit.REFUSED,
     ClaimNotFound: Exit.NOT_FOUND,
     NodeNotFound: Exit.NOT_FOUND,
+    FlavorNotFound: Exit.NOT_FOUND,
     PciDeviceNotFound: Exit.NOT_FOUND,
     ConsumerNotFound: Exit.NOT_FOUND,
     ConsumerInUse: Exit.CONFLICT,

@@ -14,6 +14,7 @@ from rtagent.api.client import Reader
 from rtagent.api.event_tail import tail_of
 from rtagent.api.events import events
 from rtagent.api.routes import NO_AUDIT, Sources
+from rtagent.capacity.count import Counts
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
@@ -26,6 +27,7 @@ from rtagent.model.claim import ClaimEnd, ClaimEvent
 from rtagent.model.event import RecordedEvents
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
+from rtagent.model.request import Flavor
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.offers import with_offers
@@ -52,6 +54,11 @@ class OfflineDatabase:
             migrate.check(engine)
         self._nodes, self._store = SqlNodes(engine), SqlStore(engine)
         self._registry = SqlServiceRegistry(engine)
+
+    @property
+    def flavors(self) -> Sequence[Flavor]:
+        """The flavors of ``[capacity] flavors_file``."""
+        return self._settings.flavors
 
     def states(self) -> Sequence[NodeState]:
         """Return the state of each node, as its agent would restore it.
@@ -142,8 +149,9 @@ class OfflineDatabase:
 class OfflineReader:
     """The read API's documents of nodes that are loaded from a database."""
 
-    def __init__(self, states: Sequence[NodeState]) -> None:
-        self._nodes = [_NodeReader(state) for state in states]
+    def __init__(self, states: Sequence[NodeState], flavors: Sequence[Flavor] = ()) -> None:
+        """:param flavors: those of the operator's file."""
+        self._nodes = [_NodeReader(state, flavors) for state in states]
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
         """Return the document at a path: a collection over all nodes, or one item of any node.
@@ -168,7 +176,7 @@ class OfflineReader:
 class _NodeReader(Reader):
     """The documents of one state."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, flavors: Sequence[Flavor]) -> None:
         self._sources = Sources(
             snapshot=lambda: state,
             stale=lambda: False,
@@ -176,6 +184,7 @@ class _NodeReader(Reader):
             creation_error=lambda: None,
             registry=CollectorRegistry(),
             allocations=lambda: NO_AUDIT,
+            counts=Counts(lambda: flavors),
         )
 
     def request(self, target: str) -> tuple[int, bytes]:

@@ -26,7 +26,6 @@ from rtagent.conf.options import Mistakes, note, options, section, sections, val
 from rtagent.conf.rules import broken_rules, unlisted_networks
 from rtagent.conf.settings import Settings, groups
 from rtagent.errors import ConfigError
-from rtagent.model.policy import ProviderFiles
 from rtagent.model.printable import printable_lines
 
 PROJECT = "rtagent"
@@ -115,21 +114,27 @@ def read_options(conf: cfg.ConfigOpts) -> Settings:
     return settings
 
 
-def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Settings, Mistakes]:
+def judge(conf: cfg.ConfigOpts, before: Settings | None = None) -> tuple[Settings, Mistakes]:
     """Return the settings and every mistake.
 
     An option that cannot be read counts as its default, so that the other rules can be checked.
 
-    :param files: what the provider files add; None: they are read.
+    :param before: the settings whose provider files and flavors apply; None: the files are read.
     """
     settings, mistakes = _judge_options(conf)
-    if files is None:
-        from rtagent.conf.provider_files import read_files
+    if before is not None:
+        files, flavors = before.provider_files, before.flavors
+        return replace(settings, provider_files=files, flavors=flavors), mistakes
+    from rtagent.conf.flavors_file import read_flavors
+    from rtagent.conf.provider_files import read_files
 
-        files, wrong = read_files(settings.compute.provider_config_location)
-        for error in wrong:  # a file can have several
-            mistakes["compute", str(error)] = error
-    return replace(settings, provider_files=files), mistakes
+    files, wrong = read_files(settings.compute.provider_config_location)
+    for error in wrong:  # a file can have several
+        mistakes["compute", str(error)] = error
+    flavors, unclear = read_flavors(settings.capacity.flavors_file)
+    for mistake in unclear:
+        mistakes["capacity", str(mistake)] = mistake
+    return replace(settings, provider_files=files, flavors=flavors), mistakes
 
 
 def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:

@@ -1,16 +1,17 @@
-"""Read the document of a provider file: YAML, with limits."""
+"""Read the document of a file that an operator writes, as a provider file: YAML, with limits."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rtagent.errors import ProviderFileError
+from rtagent.errors import FileError, ProviderFileError
 from rtagent.model.printable import printable
 
 #: The size of a file in bytes. That is enough for some thousand providers.
@@ -29,12 +30,23 @@ MAX_SHOWN = 300
 _IMPOSSIBLE = (ValueError, LookupError, AttributeError, ArithmeticError)
 
 
+#: Makes the error for a place of a file, of the file, the place and the rule that is broken.
+FileErrors = Callable[[Path, str, str], FileError]
+
+
 def read_document(file: Path) -> Any:
-    """Return the only document of a file, made of Python's basic types.
+    """Return the only document of a provider file, made of Python's basic types.
 
     :raises ProviderFileError: the file cannot be read, is not YAML, or exceeds a limit.
     """
-    text = _read(file)
+    return parsed_yaml(file, read_bytes(file, MAX_BYTES, file_error), file_error)[1]
+
+
+def parsed_yaml(file: Path, text: bytes, error: FileErrors) -> tuple[yaml.Node | None, Any]:
+    """Return the root node of the only document of a text, and the document itself.
+
+    :raises FileError: the text is not YAML, or exceeds a limit.
+    """
     try:
         loader = _Loader(text)
         try:
@@ -43,11 +55,11 @@ def read_document(file: Path) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
-        raise file_error(file, _place(mark), str(exc.problem or exc.context)) from exc
+        raise error(file, _place(mark), str(exc.problem or exc.context)) from exc
     except yaml.reader.ReaderError as exc:
-        raise file_error(file, f"character {exc.position}", str(exc.reason)) from exc
+        raise error(file, f"character {exc.position}", str(exc.reason)) from exc
     except _IMPOSSIBLE as exc:
-        raise file_error(file, "", "a value is not valid for its type") from exc
+        raise error(file, "", "a value is not valid for its type") from exc
 
 
 class _Loader(yaml.SafeLoader):
@@ -65,12 +77,12 @@ class _Loader(yaml.SafeLoader):
             self._depth -= 1
 
 
-def _load(loader: _Loader) -> Any:
+def _load(loader: _Loader) -> tuple[yaml.Node | None, Any]:
     root = loader.get_single_node()
     if root is None:
-        return None
+        return None, None
     _count(root, {})
-    return loader.construct_document(root)
+    return root, loader.construct_document(root)
 
 
 def _count(node: yaml.Node, counted: dict[int, int]) -> int:
@@ -112,18 +124,19 @@ def _refused(node: yaml.Node, rule: str) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=rule, problem_mark=node.start_mark)
 
 
-def _read(file: Path) -> bytes:
+def read_bytes(file: Path, most: int, error: FileErrors) -> bytes:
+    """Return the content of a file. :raises FileError: it cannot be read, or has more bytes."""
     try:
         # O_NONBLOCK: if the file is a pipe, do not wait for a writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as opened:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise file_error(file, "", "is not a regular file")
-            content = opened.read(MAX_BYTES + 1)
+                raise error(file, "", "is not a regular file")
+            content = opened.read(most + 1)
     except OSError as exc:
-        raise file_error(file, "", f"cannot be read: {exc.strerror}") from exc
-    if len(content) > MAX_BYTES:
-        raise file_error(file, "", f"has more than {MAX_BYTES} bytes")
+        raise error(file, "", f"cannot be read: {exc.strerror}") from exc
+    if len(content) > most:
+        raise error(file, "", f"has more than {most} bytes")
     return content
 
 
@@ -132,11 +145,16 @@ def _place(mark: yaml.Mark | None) -> str:
 
 
 def file_error(file: Path, path: str, rule: str) -> ProviderFileError:
-    """Return the error for a place of a file."""
+    """Return the error for a place of a provider file."""
     return ProviderFileError(
-        group="compute",
-        option="provider_config_location",
-        file=printable(str(file)),  # a name need not be valid Unicode
-        path=printable(path, MAX_SHOWN),
-        rule=printable(rule, MAX_SHOWN),
+        group="compute", option="provider_config_location", **place_in(file, path, rule)
     )
+
+
+def place_in(file: Path, path: str, rule: str) -> dict[str, str]:
+    """Return what an error says about a place of a file."""
+    return {
+        "file": printable(str(file)),  # a name need not be valid Unicode
+        "path": printable(path, MAX_SHOWN),
+        "rule": printable(rule, MAX_SHOWN),
+    }

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
 from rtagent.conf.api import Api
+from rtagent.conf.capacity import CapacityOptions
 from rtagent.conf.claims import Claims
 from rtagent.conf.compute import IMAGE_TYPE, Compute
 from rtagent.conf.conductor import ConductorSettings
@@ -39,6 +40,7 @@ from rtagent.model.policy import (
     Policy,
     ProviderFiles,
 )
+from rtagent.model.request import Flavor
 from rtagent.pci.mdev import enabled_type, enabled_types
 from rtagent.pci.parsing import name_doubt
 from rtagent.pci.placement_reporting import check_no_devname
@@ -52,10 +54,12 @@ class Settings(Value, frozen=True, kw_only=True):
     :ivar mdev: the groups of the enabled types of mediated devices, by type.
     :ivar physnets: the NUMA cells of the listed physical networks, by name.
     :ivar provider_files: what the files of ``[compute] provider_config_location`` add.
+    :ivar flavors: those of ``[capacity] flavors_file``.
     """
 
     default: Default
     api: Api
+    capacity: CapacityOptions
     claims: Claims
     compute: Compute
     conductor: ConductorSettings
@@ -75,6 +79,7 @@ class Settings(Value, frozen=True, kw_only=True):
     mdev: Mapping[str, MdevOptions]
     physnets: Mapping[str, Sequence[int]]
     provider_files: ProviderFiles = ProviderFiles()
+    flavors: tuple[Flavor, ...] = ()
 
     def policy(self, recorded: Ratios) -> Policy:
         """Return the policy that results from these settings for a node, without what the provider

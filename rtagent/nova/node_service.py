@@ -14,6 +14,8 @@ from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.api.server import ReadAPI
 from rtagent.audit import AuditEnded
 from rtagent.bus import Bus, CallRefused, StatePublished
+from rtagent.capacity.count import Counts
+from rtagent.conf.flavors_file import read_flavors
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable
@@ -141,8 +143,18 @@ class NodeService:
             registry=self._telemetry.metrics.registry,
             allocations=lambda: NO_AUDIT,
             events=self._events.tail,
+            counts=self._counts(),
             more=more,
         )
+
+    def _counts(self) -> Counts:
+        """Return the counts of the flavors of claims, and of the operator's file as far as it has
+        no mistake.
+        """
+        flavors, mistakes = read_flavors(self._settings.capacity.flavors_file)
+        for mistake in mistakes:
+            self._telemetry.named(__name__).log("error", f"a flavor is left out: {mistake}")
+        return Counts(lambda: flavors)
 
     def _creation_error(self) -> RtAgentError | None:
         tracker = self._node.embedded.tracker

@@ -4,7 +4,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 from rtagent.model.base import Value
@@ -116,17 +116,28 @@ def _page_size(
     if required.pagesize is None:
         return None
     reasons: list[Reason] = []
-    for size in candidates(required.pagesize, cell.pages):
-        reason = _pages_shortage(required.memory, size, cell)
-        if reason is None and size == min(cell.pages):
-            reason = _over_limit(required, cell, limits)
-        if reason is None:
+    for size in page_sizes(required, cell, limits):
+        if not isinstance(size, Reason):
             return size
-        reasons.append(reason)
+        reasons.append(size)
     if not reasons:
         name = format_request(required.pagesize)
         return _no_pages(ReasonCode.NOT_OFFERED, name, required.memory, cell)
     return min(reasons, key=lambda reason: reason.miss)
+
+
+def page_sizes(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> Iterator[int | Reason]:
+    """Yield each size (KiB) of the pages that a guest cell accepts, the largest first, or why its
+    memory does not fit into the cell's pages of that size.
+    """
+    assert required.pagesize is not None, "it requests an explicit size"
+    for size in candidates(required.pagesize, cell.pages):
+        reason = _pages_shortage(required.memory, size, cell)
+        if reason is None and size == min(cell.pages):
+            reason = _over_limit(required, cell, limits)
+        yield reason or size
 
 
 def _memory_shortage(

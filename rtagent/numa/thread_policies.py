@@ -87,17 +87,21 @@ class ThreadPolicy(NamedTuple):
         None: there are too few.
     :ivar available: count the vCPUs that fit on the cores.
     :ivar unit: the unit of this count, for a refusal.
+    :ivar eligible: whether a vCPU can be on a core.
     """
 
     select: Callable[[Sequence[Core], int, int], CpuSelection | None]
     available: Callable[[Sequence[Core]], int]
     unit: str
+    eligible: Callable[[Core], bool]
 
 
 POLICIES: Mapping[str, ThreadPolicy] = {
-    PREFER: ThreadPolicy(prefer, free_threads, "CPUs"),
-    ISOLATE: ThreadPolicy(isolate, idle_cores, "idle cores"),
-    REQUIRE: ThreadPolicy(require, sibling_threads, "free thread siblings"),
+    PREFER: ThreadPolicy(prefer, free_threads, "CPUs", lambda core: bool(core.free)),
+    ISOLATE: ThreadPolicy(isolate, idle_cores, "idle cores", lambda core: core.idle),
+    REQUIRE: ThreadPolicy(
+        require, sibling_threads, "free thread siblings", lambda core: len(core.free) > 1
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
-from rtagent.model.policy import ManageAllocations, ProviderFiles
+from rtagent.model.policy import ManageAllocations
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 from rtagent.service.trust import check_keys, effective_rules
@@ -98,15 +98,15 @@ class Configuration:
 
         oslo.config logs each option that has changed, and each changed option that needs a restart.
 
-        :param candidate: has been checked. Its provider files are applied, even if the files have
-            changed since.
+        :param candidate: has been checked. Its provider files and flavors are applied, even if the
+            files have changed since.
         :raises ExceptionGroup: of `ConfigError`: every mistake.
         """
         try:
             self.conf.mutate_config_files()
         finally:
             self._after_reload()
-        return checked(self.conf, candidate.provider_files, self._rules)
+        return checked(self.conf, candidate, self._rules)
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:
         once = self._rules.once
@@ -155,18 +155,16 @@ def _accept(conf: cfg.ConfigOpts, settings: Settings) -> Iterable[Callable[[], o
 AGENT = Rules(once=(TAKE_OVER, REBUILD), accept=_accept)
 
 
-def checked(
-    conf: cfg.ConfigOpts, files: ProviderFiles | None = None, rules: Rules = AGENT
-) -> Settings:
+def checked(conf: cfg.ConfigOpts, before: Settings | None = None, rules: Rules = AGENT) -> Settings:
     """Return the settings of a parsed configuration, after a check that every adapter and library
     accepts them.
 
     Nothing is connected and nothing is written.
 
-    :param files: what the provider files add; None: they are read.
+    :param before: as for `load.judge`.
     :raises ExceptionGroup: of `ConfigError`: every mistake.
     """
-    settings, mistakes = load.judge(conf, files)
+    settings, mistakes = load.judge(conf, before)
     libraries.judge(conf, mistakes)
     for accept in rules.accept(conf, settings):
         try:

@@ -51,6 +51,7 @@ import rtagent
 from rtagent.api.routes import Sources
 from rtagent.audit import AuditEnded
 from rtagent.bus import Bus, CallRefused, StatePublished
+from rtagent.capacity.count import Counts
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import open_node
 from rtagent.identity.node_identity import HostNodeIdentity
@@ -165,7 +166,7 @@ class NodeAgent:
         )
         self._make_parts(context)
         self._add_turns(context)
-        self.sources = self._make_sources(hung)
+        self.sources = self._make_sources(settings, hung)
         self._measure()
 
     def _make_parts(self, context: NodeContext) -> None:
@@ -257,7 +258,7 @@ class NodeAgent:
         turns.add("housekeeping", Housekeeping(context, store, tracker).turn)
         turns.add("monitors", self.monitors.turn)
 
-    def _make_sources(self, hung: Callable[[], Sequence[str]]) -> Sources:
+    def _make_sources(self, settings: SettingsHolder, hung: Callable[[], Sequence[str]]) -> Sources:
         """Return the sources of the read API."""
         node, database = self._node, self._adapters.database
         return Sources(
@@ -271,6 +272,7 @@ class NodeAgent:
             measured=self.monitors.current,
             hung=hung,
             awaited=lambda: node.auditor.awaited,
+            counts=Counts(lambda: settings.current.flavors),
             more=page_sources(
                 node,
                 database.store,

@@ -190,6 +190,8 @@ def agent(conf: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("command", "column"),
     [
+        ("capacity list", "room"),
+        ("capacity show", "places"),
         ("claim domain", "document"),
         ("claim history", "action"),
         ("claim list", "uuid"),
@@ -225,6 +227,7 @@ def test_a_column_is_printed_as_json(command, column, conf, tmp_path):
     domain.write_text("<domain><name>d</name><vcpu>1</vcpu></domain>")
     arguments = {
         "claim domain": [WEB_CLAIM.uuid, str(domain)],
+        "capacity show": ["unnamed"],
         "claim history": [WEB_CLAIM.uuid],
         "claim show": [WEB_CLAIM.uuid],
         "db backup": [str(tmp_path / "copy")],

@@ -71,6 +71,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "aggregate list": ((), "claims"),
     "aggregate set": (("racks", "--property", "a=b"), "claims"),
     "audit run": ((), "claims"),
+    "capacity list": (("--long",), "claims"),
+    "capacity show": (("unnamed",), "claims"),
     "claim activate": ((BUILDING,), "claims"),
     "claim create": (("--instance", NEW, *REQUEST), "claims"),
     "claim list": (("--long",), "claims"),

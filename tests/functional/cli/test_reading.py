@@ -257,3 +257,24 @@ def test_the_socket_is_read_from_the_configuration(tmp_path, serve):
     file = tmp_path / "rtagent.conf"
     file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
     assert run("--config-file", str(file), "node", "list").code == 0
+
+
+def test_capacity_list_shows_room_and_what_is_scarce(serve):
+    rtagent = serve(pinned_host())
+    (first, _) = json.loads(rtagent("capacity", "list", "-f", "json").out)
+    assert first.keys() == {"flavor", "room", "scarce", "where"}
+    assert first["scarce"].startswith(("PCPU", "VCPU", "MEMORY_MB", "DISK_GB"))
+    assert isinstance(first["room"], int)
+
+
+def test_capacity_show_places_the_guests_cell_by_cell(serve):
+    rtagent = serve(pinned_host())
+    shown = json.loads(rtagent("capacity", "show", "unnamed", "-f", "json").out)
+    assert shown["room"] == sum(place["builds"] for place in shown["places"])
+    assert [cell["id"] for cell in shown["cells"]] == [0, 1]
+    assert rtagent("capacity", "show", "none").code == 5
+
+
+def test_an_empty_catalogue_says_where_flavors_come_from(serve):
+    listed = serve(empty())("capacity", "list")
+    assert "[capacity] flavors_file" in listed.err

@@ -28,7 +28,7 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
     ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/numa", "/health", "/ready",
      "/live", f"/numa/{NODE.uuid}", "/pci", "/pci/0000:00:00.0", "/pci?status=x", "/resources",
      f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x",
-     "/migrations"],
+     "/migrations", "/capacity"],
 )  # fmt: skip
 @pytest.mark.parametrize("stale", [True, False])
 def test_every_document_has_revision_and_staleness(target, stale):

@@ -1,0 +1,154 @@
+"""JSON views of a host's capacity: how many more guests of each flavor fit; what is stranded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from rtagent.capacity.catalogue import CatalogueFlavor
+from rtagent.capacity.count import Count, Counts
+from rtagent.capacity.room import Room
+from rtagent.errors import NodeNotReady, RtAgentError
+from rtagent.lifecycle.draining import draining_error
+from rtagent.model.node_state import NodeState
+from rtagent.model.printable import printable
+from rtagent.numa.host_cells import CellCapacity
+
+FILTERS = frozenset({"flavor"})
+
+
+def hosts(
+    state: NodeState,
+    counts: Counts,
+    creation_error: RtAgentError | None,
+    query: Mapping[str, str],
+) -> Mapping[str, Any]:
+    """``{"capacity": [host]}``; an agent serves one.
+
+    :param creation_error: which calls that create claims get now. :param query: ``flavor``: only
+        that one, cell by cell; none if it is not in the catalogue.
+    """
+    return {"capacity": [document(state, counts, creation_error, query.get("flavor"))]}
+
+
+def document(
+    state: NodeState,
+    counts: Counts,
+    creation_error: RtAgentError | None = None,
+    only: str | None = None,
+) -> dict[str, Any]:
+    """Return the capacity of a host.
+
+    ``blocked``: why no claim is granted at present, whatever is free, or null: ``room`` is 0 then.
+    ``amounts_judged``: false: Placement decides on vCPUs, memory and disk, which are counted here
+    with the ratios of the node. ``left_out``: flavors beyond the limit.
+    """
+    blocked = why_blocked(state, creation_error)
+    host = {
+        "uuid": state.node.uuid,
+        "hypervisor_hostname": state.node.hypervisor_hostname,
+        "blocked": blocked,
+        "amounts_judged": state.policy.judges_amounts,
+    }
+    if state.topology is None:
+        return {**host, "left_out": 0, "flavors": [], "stranded": []}
+    count = counts.of(state)
+    if only is None:
+        flavors: Sequence[CatalogueFlavor] = count.catalogue.flavors
+        rows = [_row(flavor, count.room(flavor), blocked) for flavor in flavors]
+    else:
+        rows = list(_described(count, only, blocked))
+    return {
+        **host,
+        "left_out": count.catalogue.left_out,
+        "flavors": rows,
+        "stranded": count.stranded,
+    }
+
+
+def metrics(
+    state: NodeState, counts: Counts, creation_error: RtAgentError | None
+) -> Iterator[Metric]:
+    """Yield the room of each flavor of the catalogue, and what is stranded by resource."""
+    host = document(state, counts, creation_error)
+    room = GaugeMetricFamily(
+        "rtagent_room", "Further guests of the flavor that the host takes", labels=("flavor",)
+    )
+    for flavor in host["flavors"]:
+        room.add_metric((printable(flavor["name"]),), flavor["room"])
+    yield room
+    numbers = Counter({("PCPU", "CPUs"): 0, ("MEMORY_MB", "MB"): 0})
+    for part in host["stranded"]:
+        numbers[part.resource, part.unit] += part.number
+    stranded = GaugeMetricFamily(
+        "rtagent_stranded",
+        "Quantity that is free and that no flavor can use",
+        labels=("resource", "unit"),
+    )
+    for labels, number in numbers.items():
+        stranded.add_metric(tuple(map(printable, labels)), number)
+    yield stranded
+
+
+def why_blocked(state: NodeState, creation_error: RtAgentError | None) -> str | None:
+    """Return why no claim is granted at present, whatever is free; None: claims are granted."""
+    error = draining_error(state) or creation_error
+    if error is None and state.topology is None:
+        error = NodeNotReady("the topology of this host is not known yet")
+    return None if error is None else error.message
+
+
+def _row(flavor: CatalogueFlavor, room: Room, blocked: str | None) -> dict[str, Any]:
+    """``fits``: how many fit; ``room``: how many of these are granted now; ``at_least``: both may
+    be higher; ``scarce``: the first reason why the next one is refused, or null.
+    """
+    return {
+        "name": flavor.name,
+        "room": 0 if blocked else room.number,
+        "fits": room.number,
+        "at_least": room.more,
+        "scarce": room.reasons[0].as_dict() if room.reasons else None,
+        "never": room.never,
+        "claims": flavor.claims,
+        "in_file": flavor.in_file,
+        "variant": flavor.variant,
+        "flavor": flavor.build.instance.flavor,
+    }
+
+
+def _described(count: Count, name: str, blocked: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the row of one flavor, with its room by cells, and what is left then."""
+    flavor = count.flavor(name)
+    if flavor is None:
+        return
+    room = count.room(flavor)
+    left = room.left
+    yield {
+        **_row(flavor, room, blocked),
+        "reasons": [reason.as_dict() for reason in room.reasons],
+        "places": [
+            {"cells": cells, "builds": number} for cells, number in sorted(room.places.items())
+        ],
+        "cells": list(map(_left, room.cells)),
+        "left": None
+        if left is None
+        else {
+            "vcpus": left.free_vcpus,
+            "pcpus": left.free_pcpus,
+            "memory_mb": left.free_memory_mb,
+            "disk_mb": left.free_disk_mb if left.disk_checked else None,
+        },
+    }
+
+
+def _left(cell: CellCapacity) -> dict[str, Any]:
+    """Return what a cell has left. ``pages``: free ones, by size in KiB."""
+    return {
+        "id": cell.id,
+        "pcpus": cell.free_pcpus,
+        "memory_mb": cell.small_pages_mb[1],
+        "pages": [{"size_kb": size, "free": free} for size, (_, free) in cell.pages.items()],
+    }

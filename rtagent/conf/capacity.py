@@ -1,0 +1,24 @@
+"""[capacity]: the flavors that are asked about."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from rtagent.conf.options import Group, option
+
+
+class CapacityOptions(Group, frozen=True, kw_only=True):
+    """[capacity]."""
+
+    flavors_file: str = option(
+        cfg.StrOpt,
+        default="",
+        mutable=True,
+        help="""
+The absolute path of a file with flavors. For these and for the flavors of live claims, ``rtagent
+capacity list``, the page and the metrics tell how many more guests fit.
+
+The file has what ``openstack flavor list --long -f json`` or ``openstack flavor show -f json``
+prints, in JSON if its name ends in ``.json``, else in YAML. A reload reads it again.
+""",
+    )

@@ -1,0 +1,131 @@
+"""The documents of a host's capacity."""
+
+import json
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.api.routes import answer
+from rtagent.capacity.count import Counts
+from rtagent.errors import NodeNotReady
+from rtagent.model.node import Drain
+from rtagent.model.request import Flavor
+from tests.support.api_states import sources
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+
+LARGE = Flavor(name="large", vcpus=4, memory_mb=1024, root_gb=1, extra_specs=PINNED)
+HUGE = replace(LARGE, name="huge", vcpus=5)
+
+
+def built(*numbers, **policy):
+    state = host(numa=PINNING, **policy)
+    for vcpus in numbers:
+        build = request(vcpus, 1024, 1, name=f"f{vcpus}", extra_specs=PINNED)
+        state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
+    return state
+
+
+def served(state, *listed, **more):
+    return replace(sources(state, **more), counts=Counts(lambda: listed))
+
+
+def get(path, agent):
+    reply = answer(agent, path)
+    return reply.status, json.loads(reply.body)
+
+
+def capacity(agent, path="/capacity"):
+    status, document = get(path, agent)
+    assert status == HTTPStatus.OK
+    (shown,) = document["capacity"]
+    return shown
+
+
+def test_each_flavor_has_its_room_and_what_is_scarce():
+    shown = capacity(served(built(2), LARGE, HUGE))
+    rows = {row["name"]: row for row in shown["flavors"]}
+    assert {name: (row["room"], row["claims"]) for name, row in rows.items()} == {
+        "f2": (2, 1),
+        "large": (0, 0),
+        "huge": (0, 0),
+    }
+    assert rows["huge"]["never"] == "needs 5 CPUs (PCPU) in one cell, the largest has 4"
+    assert rows["f2"]["scarce"]["resource"] == "PCPU"
+    assert shown["blocked"] is None
+    assert shown["amounts_judged"] is True
+
+
+def test_a_flavor_is_shown_cell_by_cell():
+    (row,) = capacity(served(built(), LARGE), "/capacity?flavor=large")["flavors"]
+    assert row["places"] == [{"cells": [1], "builds": 1}]
+    assert [(cell["id"], cell["pcpus"]) for cell in row["cells"]] == [(0, 2), (1, 0)]
+    assert row["left"] == {"vcpus": 2, "pcpus": 2, "memory_mb": 15360, "disk_mb": 101376}
+    assert row["reasons"][0] == row["scarce"]
+
+
+def test_what_no_flavor_can_use_is_stranded():
+    parts = capacity(served(built(), LARGE))["stranded"]
+    (cpus,) = (part for part in parts if part["resource"] == "PCPU")
+    assert (cpus["where"], cpus["number"], cpus["names"]) == ("cell 0", 2, ["2-3"])
+
+
+def test_an_unknown_flavor_is_no_row():
+    assert capacity(served(built(), LARGE), "/capacity?flavor=none")["flavors"] == []
+
+
+def test_an_empty_catalogue_has_no_flavors_and_nothing_stranded():
+    shown = capacity(served(built()))
+    assert (shown["flavors"], shown["stranded"]) == ([], [])
+
+
+@pytest.mark.parametrize("reason", ["drain", "not ready"])
+def test_nothing_has_room_while_no_claim_is_granted(reason):
+    state, error = built(), None
+    if reason == "drain":
+        state = replace(state, drain=Drain(since=datetime(2026, 1, 1, tzinfo=UTC), reason="dust"))
+    else:
+        error = NodeNotReady("the first audit is missing")
+    shown = capacity(served(state, LARGE, creation_error=error))
+    (row,) = shown["flavors"]
+    assert (row["room"], row["fits"]) == (0, 1)
+    assert {"drain": "dust", "not ready": "first audit"}[reason] in shown["blocked"]
+
+
+def test_a_host_that_was_never_observed_has_no_numbers():
+    shown = capacity(served(replace(built(), topology=None), LARGE))
+    assert shown["flavors"] == []
+    assert "topology" in shown["blocked"]
+
+
+def test_amounts_are_counted_where_placement_decides_on_them():
+    plain = Flavor(name="plain", vcpus=1, memory_mb=8192)
+    shown = capacity(served(built(judge_amounts=False), plain))
+    (row,) = shown["flavors"]
+    assert (row["room"], shown["amounts_judged"]) == (2, False)
+
+
+def metrics(agent):
+    lines = answer(agent, "/metrics").body.decode().splitlines()
+    return {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if "#" not in line
+    }
+
+
+def test_metrics_have_the_room_of_each_flavor_and_what_is_stranded():
+    found = metrics(served(built(), LARGE, HUGE))
+    assert found['rtagent_room{flavor="large"}'] == 1
+    assert found['rtagent_room{flavor="huge"}'] == 0
+    assert found['rtagent_stranded{resource="PCPU",unit="CPUs"}'] == 2
+
+
+def test_metrics_of_a_resource_of_which_nothing_is_stranded_are_zero():
+    small = replace(LARGE, name="small", vcpus=1)
+    assert metrics(served(built(), small))['rtagent_stranded{resource="PCPU",unit="CPUs"}'] == 0
+
+
+def test_a_host_that_drains_has_no_room_in_the_metrics():
+    state = replace(built(), drain=Drain(since=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert metrics(served(state, LARGE))['rtagent_room{flavor="large"}'] == 0

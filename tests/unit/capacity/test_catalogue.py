@@ -1,0 +1,119 @@
+"""The catalogue: the flavors of live claims, and of the operator's file."""
+
+from msgspec.structs import replace
+
+from rtagent.capacity.catalogue import MAX_FLAVORS, catalogue
+from rtagent.model.claim import ATTACH
+from rtagent.model.request import Flavor, Image, PciRequest
+from rtagent.testing.memory_store import MemoryStore
+from tests.support.hosts import PINNING, host, request, uid
+from tests.support.trackers import claim, tracker_on
+
+SMALL = Flavor(name="small", vcpus=1, memory_mb=512)
+
+
+def state(*builds):
+    tracker = tracker_on(MemoryStore())
+    for build in builds:
+        claim(tracker, build)
+    return replace(tracker.snapshot(), policy=host(numa=PINNING).policy)
+
+
+def build(name="small", vcpus=1, memory_mb=512, *, image=None, instance=None, **specs):
+    made = request(vcpus, memory_mb, name=name, extra_specs=specs, instance=instance or {})
+    image = Image(properties=image or {})
+    return replace(made, instance=replace(made.instance, image=image))
+
+
+def names(state, listed=()):
+    return {each.name: each.claims for each in catalogue(state, listed).flavors}
+
+
+def test_claims_of_one_flavor_are_counted_together_whatever_does_not_decide():
+    others = {"os_distro": "debian", "hw_disk_bus": "virtio"}
+    assert names(state(build(), build(), build(image=others))) == {"small": 3}
+
+
+def test_flavors_of_the_file_and_of_claims_are_one_catalogue():
+    large = replace(SMALL, name="large", vcpus=8)
+    assert names(state(build()), [SMALL, large]) == {"large": 0, "small": 1}
+    found = catalogue(state(build()), [SMALL, large])
+    assert [each.in_file for each in found.flavors] == [True, True]
+
+
+def test_a_guest_that_needs_something_else_than_its_flavor_has_a_name_of_its_own():
+    volume = build(instance={"is_volume_backed": True})
+    volume = replace(volume, instance=replace(volume.instance, flavor=replace(SMALL, root_gb=5)))
+    port = PciRequest(count=1, alias_name=None, request_id=uid(), spec=({"vendor_id": "8086"},))
+    devices = build("sriov")
+    devices = replace(devices, instance=replace(devices.instance, pci_requests=(port,)))
+    asked = state()
+    for number, made in enumerate(
+        (volume, devices, build("pages", image={"hw_mem_page_size": "any"}))
+    ):
+        asked = with_claim(asked, made, number)
+    found = {each.name.partition("#")[0]: each for each in catalogue(asked).flavors}
+    assert all("#" in each.name for each in found.values())
+    assert {name: each.variant for name, each in found.items()} == {
+        "small": "root disk in a volume",
+        "sriov": "1 devices requested beside the flavor",
+        "pages": "image hw_mem_page_size=any",
+    }
+
+
+def with_claim(shown, made, number):
+    """A state with a claim of this request, whether it fits or not."""
+    template = next(iter(state(build()).claims.values()))
+    instance = made.instance
+    new = replace(
+        template,
+        uuid=uid(900 + number),
+        owner_id=instance.uuid,
+        flavor=instance.flavor,
+        image=instance.image,
+        pci_requests=instance.pci_requests,
+        instance=instance.facts(),
+    )
+    return replace(shown, claims=shown.claims.set(new.uuid, new))
+
+
+def test_of_two_flavors_of_one_name_that_of_the_file_keeps_the_name():
+    (first, second) = catalogue(state(build()), [replace(SMALL, memory_mb=1024)]).flavors
+    assert (first.name, first.in_file) == ("small", True)
+    assert second.name.startswith("small#")
+    assert not second.in_file
+
+
+def test_attached_devices_and_damaged_claims_are_left_out():
+    shown = state(build())
+    (one,) = shown.claims.values()
+    attached = replace(one, kind=ATTACH, uuid=uid(801))
+    damaged = replace(one, uuid=uid(802), suspect="its record is damaged: x")
+    more = shown.claims.set(attached.uuid, attached).set(damaged.uuid, damaged)
+    assert names(replace(shown, claims=more)) == {"small": 1}
+
+
+def test_an_invalid_flavor_says_why():
+    (flavor,) = catalogue(state(), [replace(SMALL, extra_specs={"hw:numa_nodes": "x"})]).flavors
+    assert flavor.required is None
+    assert "hw:numa_nodes" in flavor.error
+
+
+def test_flavors_beyond_the_limit_are_left_out_and_can_be_asked_for_by_name():
+    many = [replace(SMALL, name=f"f{number}", vcpus=number + 1) for number in range(10_000)]
+    shown = state(build("here"))
+    found = catalogue(shown, many)
+    assert len(found.flavors) == MAX_FLAVORS
+    assert found.left_out == 10_001 - MAX_FLAVORS
+    assert "here" in {each.name for each in found.flavors}  # it has claims
+    (asked,) = catalogue(shown, many, only="f9999").flavors
+    assert asked.build.instance.flavor.vcpus == 10_000
+    assert catalogue(shown, many, only="f").flavors == ()
+
+
+def test_the_same_name_is_given_whether_one_flavor_or_all_are_asked_for():
+    shown = with_claim(state(build()), build(image={"hw_mem_page_size": "any"}), 1)
+    both = catalogue(shown, [SMALL])
+    assert len(both.flavors) == 2
+    for flavor in both.flavors:
+        assert catalogue(shown, [SMALL], only=flavor.name).flavors == (flavor,)

@@ -1,0 +1,192 @@
+"""Room of one flavor: the number, the reason that ends it, and where the guests are."""
+
+from decimal import Decimal
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.allocation.requirements import from_request
+from rtagent.capacity.catalogue import CatalogueFlavor
+from rtagent.capacity.count import Count, Counts
+from rtagent.capacity.room import emptied, judged, room
+from rtagent.capacity.stranded import stranded
+from rtagent.model.claim import PCPU
+from rtagent.model.device import PciDevices
+from rtagent.model.policy import PciPolicy
+from rtagent.model.request import Flavor
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.pci_hosts import gpu, record
+from tests.support.random_nodes import ALIASES
+
+#: Two cells of four CPUs; cell 0 has two dedicated ones, cell 1 four.
+HOST = host(numa=PINNING)
+LARGE = {**PINNED, "hw:mem_page_size": "2MB"}
+
+
+def counted(state, vcpus=1, memory_mb=512, root_gb=0, **specs):
+    build = request(vcpus, memory_mb, root_gb, extra_specs=specs)
+    state = judged(state)
+    return room(state, build, from_request(build, state.policy))
+
+
+def pinned(state, vcpus, memory_mb=512, **specs):
+    return counted(state, vcpus, memory_mb, **PINNED, **specs)
+
+
+def after(state, *builds):
+    for build in builds:
+        state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
+    return state
+
+
+def test_plain_guests_are_counted_by_the_scarcest_sum():
+    found = counted(HOST, 1, 6144, 10)
+    assert (found.number, str(found.reasons[0])) == (
+        2,
+        "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available",
+    )
+    assert (found.left.free_vcpus, found.left.free_disk_mb) == (0, 80 * 1024)
+
+
+def test_pinned_guests_are_counted_cell_by_cell():
+    found = pinned(HOST, 2)
+    assert found.number == 3
+    assert found.places == {(0,): 1, (1,): 2}
+    assert [cell.free_pcpus for cell in found.cells] == [0, 0]
+    assert "PCPU: 2 CPUs requested" in str(found.reasons[0])
+
+
+def test_a_guest_of_two_cells_is_counted_by_both():
+    found = counted(HOST, 4, 1024, **{**PINNED, "hw:numa_nodes": "2"})
+    assert (found.number, found.places) == (1, {(0, 1): 1})
+
+
+@pytest.mark.parametrize(
+    ("asked", "never"),
+    [
+        ({"vcpus": 5, **PINNED}, "needs 5 CPUs (PCPU) in one cell, the largest has 4"),
+        ({"vcpus": 7, **PINNED}, "needs 7 CPUs (PCPU), the host has 6"),
+        ({"memory_mb": 20_000}, "needs 20000 MB (MEMORY_MB), the host has 16384"),
+        ({"hw:mem_page_size": "1GB"}, "1GiB pages: 512 MB requested at cell 0, which this host"
+         " does not offer"),
+    ],
+)  # fmt: skip
+def test_a_flavor_that_does_not_fit_the_empty_host_never_fits(asked, never):
+    found = counted(HOST, **asked)
+    assert (found.number, found.never) == (0, never)
+
+
+def test_a_flavor_that_fits_the_empty_host_is_not_said_to_fit_never():
+    full = after(HOST, *(request(2, 512, extra_specs=PINNED) for _ in range(3)))
+    assert pinned(full, 2).never == ""
+    assert pinned(full, 2).number == 0
+    assert pinned(emptied(full), 2).number == 3
+
+
+def test_amounts_are_judged_where_placement_decides_on_them():
+    lenient = replace(
+        HOST, policy=replace(HOST.policy, judge_amounts=False, ram_allocation_ratio=Decimal("1.5"))
+    )
+    assert counted(lenient, 1, 6144).number == counted(HOST, 1, 6144).number == 2
+    assert counted(lenient, 1, 12288).number == 2  # 24 GB by the ratio
+    assert lenient.policy.judges_amounts is False
+    assert judged(lenient).policy.judge_amounts is UNSET
+
+
+def test_a_count_of_guests_with_cells_stops_and_says_so():
+    build = request(1, 1, extra_specs={"hw:numa_nodes": "1"})
+    many = host(numa=PINNING, cpu_allocation_ratio=16)
+    found = room(judged(many), build, from_request(build, many.policy), most=5)
+    assert (found.number, found.more, found.reasons) == (5, True, ())
+
+
+# -- stranded -------------------------------------------------------------------------------------
+
+
+def flavor(vcpus=1, memory_mb=512, **specs):
+    return Flavor(name=f"f{vcpus}", vcpus=vcpus, memory_mb=memory_mb, root_gb=1, extra_specs=specs)
+
+
+def parts(state, *flavors):
+    found = Count(state, flavors).stranded
+    return {(each.resource, each.where): (each.number, each.free, *each.names) for each in found}
+
+
+def test_cpus_of_a_cell_with_too_few_are_stranded():
+    found = parts(HOST, flavor(4, **PINNED), flavor())
+    assert found == {
+        ("PCPU", "cell 0"): (2, 2, "2-3"),
+        **{("2MiB pages", f"cell {cell}"): (512, 512) for cell in (0, 1)},
+    }
+
+
+def test_single_threads_are_stranded_if_every_flavor_needs_whole_cores():
+    isolated = {**PINNED, "hw:cpu_thread_policy": "isolate"}
+    one = after(HOST, request(1, 512, extra_specs=PINNED))  # beside it, a sibling is free
+    (taken,) = (int(name) for kind, name in one.units if kind == PCPU)
+    (claim,) = one.claims.values()
+    claim = replace(claim, flavor=flavor(1, **isolated))  # or its own flavor would use it
+    found = parts(replace(one, claims=one.claims.set(claim.uuid, claim)))
+    assert [names for (resource, _), (*_, names) in found.items() if resource == "PCPU"] == [
+        str(taken ^ 1)
+    ]
+
+
+def test_pages_without_cpus_are_stranded():
+    full = after(HOST, *(request(2, 512, extra_specs=PINNED) for _ in range(3)))
+    found = parts(full, flavor(1, 512, **LARGE), flavor())
+    assert found[("2MiB pages", "cell 0")] == (512, 512)
+    assert parts(HOST, flavor(1, 512, **LARGE), flavor()) == {}
+
+
+def test_all_that_is_free_is_stranded_if_no_flavor_fits():
+    found = parts(HOST, flavor(64))
+    assert found[("MEMORY_MB", "cn1.example")] == (16384, 16384)
+    assert found[("VCPU", "cn1.example")] == (2, 2)
+    assert found[("PCPU", "cell 1")] == (4, 4, "4-7")
+
+
+def test_nothing_is_stranded_without_a_catalogue():
+    assert stranded(judged(HOST), []) == ()
+
+
+def test_a_device_whose_cell_is_full_is_stranded():
+    gpus = record([gpu("0000:0a:00.0", 0), gpu("0000:0b:00.0", 1)])
+    policy = replace(HOST.policy, pci=PciPolicy(aliases=ALIASES))
+    both = replace(HOST, devices=PciDevices(gpus), policy=policy)
+    asked = flavor(4, **PINNED, **{"pci_passthrough:alias": "gpu:1"})
+    required = {"hw:pci_numa_affinity_policy": "required"}
+    near = replace(asked, extra_specs={**asked.extra_specs, **required})
+    found = parts(both, near)
+    assert found[("PCI 10de:13f1", "cn1.example")] == (1, 1, "0000:0a:00.0")
+    anywhere = {"hw:pci_numa_affinity_policy": "preferred"}
+    far = replace(asked, extra_specs={**asked.extra_specs, **anywhere})
+    assert not [name for name, _ in parts(both, far) if name.startswith("PCI")]
+
+
+# -- kept by revision -----------------------------------------------------------------------------
+
+
+def test_a_state_of_the_same_revision_is_not_counted_again():
+    counts = Counts()
+    first = counts.of(HOST)
+    assert counts.of(replace(HOST)) is first
+    changed = after(HOST, request(1, 512, extra_specs=PINNED))
+    assert counts.of(changed) is not first
+
+
+def test_another_file_is_another_catalogue():
+    listed: list[tuple[Flavor, ...]] = [(flavor(1),)]
+    counts = Counts(lambda: listed[0])
+    assert len(counts.of(HOST).catalogue.flavors) == 1
+    listed[0] = (flavor(1), flavor(2))
+    assert len(counts.of(HOST).catalogue.flavors) == 2
+
+
+def test_flavors_whose_guests_need_the_same_are_counted_once():
+    count = Count(HOST, [flavor(1), replace(flavor(1), name="other")])
+    one, other = count.catalogue.flavors
+    assert count.room(one) is count.room(other)
+    assert isinstance(one, CatalogueFlavor)
