@@ -17,6 +17,7 @@ from benchmarks import (
     allocations,
     audits,
     busy,
+    capacity,
     claims_inprocess,
     claims_rpc,
     devices,
@@ -64,6 +65,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     starts.many: ("start_10000_claims",),
     starts.memory: ("rss_1000_claims",),
     numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),
+    capacity.measure: ("capacity_20", "capacity_decisions", "capacity_stranded"),
     pages.measure: (
         "page_documents",
         "page_documents_json",

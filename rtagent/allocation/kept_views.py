@@ -8,13 +8,15 @@ equals what is derived from the state itself.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from rtagent.allocation.device_fits import carry_device_views
 from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.model.change import Change
 from rtagent.model.derived import derived
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
-from rtagent.model.usage import Usage
+from rtagent.model.usage import NumaUsage, Usage
 from rtagent.numa.host_cells import HostCells, keep_cells
 from rtagent.pci.allocations import allocations_after, device_allocations
 
@@ -57,27 +59,37 @@ def keep_views(before: NodeState, after: NodeState, change: Change) -> None:
         running_with_unknown.carry(before, after)
     if change.topology is not None or change.policy is not None or after.topology is None:
         return
-    _keep_host(before, after, change)
-    if after.devices and after.devices is before.devices:
-        _keep_devices(before, after, change)
+    _keep_host(
+        before,
+        after,
+        (state.usage_of(owner).numa for state in (before, after) for owner in change.owners),
+    )
+    _keep_devices(before, after, change.owners)
 
 
-def _keep_host(before: NodeState, after: NodeState, change: Change) -> None:
+def keep_views_of_new_owner(before: NodeState, after: NodeState, owner: str, usage: Usage) -> None:
+    """Derive the views of the state after the first claim of an owner. :param usage: of it."""
+    running_with_unknown.carry(before, after)
+    _keep_host(before, after, (usage.numa,))
+    _keep_devices(before, after, (owner,))
+
+
+def _keep_host(before: NodeState, after: NodeState, changed: Iterable[NumaUsage]) -> None:
+    """:param changed: the usage of every owner that has changed, before and after the change."""
     host = host_for_new_owners.known(before)
     if host is None:
         return
     if after.usage.numa is before.usage.numa:
         host_for_new_owners.keep(after, host)
         return
-    usages = [state.usage_of(owner).numa for state in (before, after) for owner in change.owners]
-    keep_cells(host, host_for_new_owners(after), usages)
+    keep_cells(host, host_for_new_owners(after), changed)
 
 
-def _keep_devices(before: NodeState, after: NodeState, change: Change) -> None:
+def _keep_devices(before: NodeState, after: NodeState, owners: Collection[str]) -> None:
     known = device_allocations.known(before)
-    if known is None:
+    if known is None or not after.devices or after.devices is not before.devices:
         return
-    kept = allocations_after(known, after, change.owners)
+    kept = allocations_after(known, after, owners)
     if kept is known:
         carry_device_views(before, after)
     else:

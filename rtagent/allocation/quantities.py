@@ -62,6 +62,8 @@ def fit_quantities(
         by another service. None: the claim follows no allocation.
     :param numbered: the flavor's numbered groups, parts of `requests`.
     """
+    if not requests:  # most guests
+        return FittedQuantities(())
     offers = {
         (each.suffix, each.resource_class): each for each in state.policy.placement.additional
     }

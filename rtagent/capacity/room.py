@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.allocation.capacity import Capacity, capacity_of
-from rtagent.allocation.kept_views import host_for_new_owners, keep_views
+from rtagent.allocation.kept_views import host_for_new_owners, keep_views_of_new_owner
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
 from rtagent.model.change import Call
-from rtagent.model.claim import Unit
+from rtagent.model.claim import Claim, Unit
 from rtagent.model.decision import Decision, Reason, ReasonCode, Refused
 from rtagent.model.derived import derived
 from rtagent.model.node_state import NodeState
@@ -124,8 +124,7 @@ def _folded(state: NodeState, build: BuildRequest, required: Requirements, most:
         assigned = decision.claims[0].numa_topology
         cells = assigned.cells if assigned is not None else ()
         places[tuple(sorted(cell.id for cell in cells))] += 1
-        last, after = after, after.fold(decision.change)
-        keep_views(last, after, decision.change)
+        after = _with_claim(after, decision.claims[0])
     return Room(
         number=number,
         more=reasons is None,
@@ -135,6 +134,23 @@ def _folded(state: NodeState, build: BuildRequest, required: Requirements, most:
         cells=host_cells(host_for_new_owners(after)),
         left=capacity_of(after),
     )
+
+
+def _with_claim(state: NodeState, claim: Claim) -> NodeState:
+    """Return the state with the claim of a new owner: what `NodeState.fold` makes of it, without
+    statistics and history, which decide nothing.
+    """
+    usage, owner = claim.usage, claim.owner_id
+    after = replace(
+        state,
+        revision=claim.revision,
+        claims=state.claims.set(claim.uuid, claim),
+        owners=state.owners.set(owner, (claim.uuid,)),
+        usage=state.usage.plus(usage),
+        units=state.units.update(dict.fromkeys(claim.units, owner)),
+    )
+    keep_views_of_new_owner(state, after, owner, usage)
+    return after
 
 
 def _is_plain(required: Requirements) -> bool:

@@ -119,6 +119,9 @@ def resource_choices(
         None: the claim follows no allocation.
     :param numbered: the flavor's numbered groups, parts of `requests`. Shares follow them already.
     """
+    if not requests:  # most guests
+        yield FittedResources(())
+        return
     free = {name: dict[str, list[str]]() for name in requests}
     for each in inventories:
         if each.resource_class in free:

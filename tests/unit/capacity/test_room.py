@@ -166,6 +166,17 @@ def test_a_device_whose_cell_is_full_is_stranded():
     assert not [name for name, _ in parts(both, far) if name.startswith("PCI")]
 
 
+def test_a_device_that_one_guest_would_get_instead_of_another_is_not_stranded():
+    gpus = record([gpu("0000:0a:00.0", 0), gpu("0000:0b:00.0", 1)])
+    policy = replace(HOST.policy, pci=PciPolicy(aliases=ALIASES))
+    both = replace(HOST, devices=PciDevices(gpus), policy=policy)
+    asked = flavor(1, **{"pci_passthrough:alias": "gpu:1"})
+    large = replace(asked, root_gb=60)  # the disk is enough for one
+    assert counted(both, 1, 512, 60, **large.extra_specs).number == 1
+    assert not [name for name, _ in parts(both, large, flavor()) if name.startswith("PCI")]
+    assert [name for name, _ in parts(both, flavor()) if name.startswith("PCI")]
+
+
 # -- kept by revision -----------------------------------------------------------------------------
 
 
