@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from statistics import median
 
 from msgspec.structs import replace
@@ -91,10 +92,9 @@ def _decisions(host: NodeState) -> Iterator[Callable[[], object]]:
         required, state = from_request(build, host.policy), host
         granted = True
         while granted:
-            yield lambda state=state, build=build, required=required: claims.instance_claim(
-                state, call(), NOON, build, required
-            )
-            decision = claims.instance_claim(state, call(), NOON, build, required)
+            decide = partial(claims.instance_claim, state, call(), NOON, build, required)
+            yield decide
+            decision = decide()
             granted = isinstance(decision, Granted) and bool(flavor.extra_specs)
             if isinstance(decision, Granted):
                 state = _after(state, decision)
