@@ -87,9 +87,9 @@ def _shown_ms(driver: WebDriver, host: PageHost) -> float:
 
 
 def _forgotten(pages: PageCache) -> PageCache:
-    """A cache without pages, but with the owners of that cache."""
+    """A cache without pages, but with the owners and the room of that cache."""
     fresh = PageCache()
-    fresh.owners = pages.owners
+    fresh.owners, fresh.room = pages.owners, pages.room
     return fresh
 
 

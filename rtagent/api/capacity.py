@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -20,20 +20,6 @@ from rtagent.numa.host_cells import CellCapacity
 FILTERS = frozenset({"flavor"})
 
 
-def hosts(
-    state: NodeState,
-    counts: Counts,
-    creation_error: RtAgentError | None,
-    query: Mapping[str, str],
-) -> Mapping[str, Any]:
-    """``{"capacity": [host]}``; an agent serves one.
-
-    :param creation_error: which calls that create claims get now. :param query: ``flavor``: only
-        that one, cell by cell; none if it is not in the catalogue.
-    """
-    return {"capacity": [document(state, counts, creation_error, query.get("flavor"))]}
-
-
 def document(
     state: NodeState,
     counts: Counts,
@@ -41,6 +27,10 @@ def document(
     only: str | None = None,
 ) -> dict[str, Any]:
     """Return the capacity of a host.
+
+    :param creation_error: which calls that create claims get now.
+    :param only: the name of a flavor: only that one, cell by cell; none if it is not in the
+        catalogue.
 
     ``blocked``: why no claim is granted at present, whatever is free, or null: ``room`` is 0 then.
     ``amounts_judged``: false: Placement decides on vCPUs, memory and disk, which are counted here
@@ -50,6 +40,7 @@ def document(
     host = {
         "uuid": state.node.uuid,
         "hypervisor_hostname": state.node.hypervisor_hostname,
+        "revision": state.revision,
         "blocked": blocked,
         "amounts_judged": state.policy.judges_amounts,
     }
@@ -69,11 +60,12 @@ def document(
     }
 
 
-def metrics(
-    state: NodeState, counts: Counts, creation_error: RtAgentError | None
-) -> Iterator[Metric]:
-    """Yield the room of each flavor of the catalogue, and what is stranded by resource."""
-    host = document(state, counts, creation_error)
+def metrics(capacity: Callable[[], Mapping[str, Any]]) -> Iterator[Metric]:
+    """Yield the room of each flavor of the catalogue, and what is stranded by resource.
+
+    :param capacity: returns the document.
+    """
+    host = capacity()
     room = GaugeMetricFamily(
         "rtagent_room", "Further guests of the flavor that the host takes", labels=("flavor",)
     )

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from rtagent.api import capacity, claims, events, health, histories, metrics, nodes, numa, pci
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
+from rtagent.api.page.room import ShownRoom
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
 from rtagent.api.page.sources import PageSources
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
@@ -94,11 +95,27 @@ class View(Value, frozen=True, kw_only=True):
     @property
     def version(self) -> Hashable:
         """The version of the data of all pages."""
-        return self.state.position, self.stale, self.ports
+        room = self.cache.room.version(self.state.position, self._room_rest)
+        return self.state.position, self.stale, self.ports, room
+
+    @property
+    def _room_rest(self) -> Hashable:
+        """What the room of flavors depends on, besides the state."""
+        blocked = capacity.why_blocked(self.state, self.sources.creation_error())
+        return blocked, self.sources.counts.version
+
+    def room(self) -> ShownRoom:
+        """What the host's page shows of its capacity."""
+        return self.cache.room.of(self.state.position, self._room_rest, self.capacity)
 
     def flags(self) -> Mapping[str, str]:
         """The flags of claims, by uuid: ``reboot``, while its guest is awaited."""
         return dict.fromkeys(sorted(self.sources.awaited()), FLAG)
+
+    def capacity(self, only: str | None = None) -> Mapping[str, Any]:
+        """The capacity of the host. :param only: the name of a flavor: that alone."""
+        sources = self.sources
+        return capacity.document(self.state, sources.counts, sources.creation_error(), only)
 
     def frame(self) -> Mapping[str, Any]:
         """What the frame of every page shows."""
@@ -110,9 +127,9 @@ class View(Value, frozen=True, kw_only=True):
 
 
 def _metrics(view: View) -> Reply:
-    sources = view.sources
-    room = partial(capacity.metrics, view.state, sources.counts, sources.creation_error())
-    body = metrics.text(view.state, view.stale, sources.checks(), sources.registry, room)
+    checks, registry = view.sources.checks(), view.sources.registry
+    room = partial(capacity.metrics, view.capacity)
+    body = metrics.text(view.state, view.stale, checks, registry, room)
     return Reply(body=body, media_type=metrics.MEDIA_TYPE)
 
 
@@ -129,9 +146,7 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "drift": lambda view, _: view.reply(claims.drift(view.state)),
     "drains": lambda view, _: view.reply(claims.drains(view.state)),
     "numa": lambda view, _: view.reply(numa.hosts(view.state)),
-    "capacity": lambda view, query: view.reply(
-        capacity.hosts(view.state, view.sources.counts, view.sources.creation_error(), query)
-    ),
+    "capacity": lambda view, query: view.reply({"capacity": [view.capacity(query.get("flavor"))]}),
     "allocations": lambda view, _: view.reply(view.sources.allocations()),
     "events": lambda view, query: events.events(view.sources.events, query),
     "timeline": lambda view, query: view.reply(histories.timeline(view.sources.more, query)),
@@ -179,7 +194,9 @@ _ROUTES = Routes(COLLECTIONS, ITEMS, FILTERS, PARTS)
 #: The pages for people, see `PageRoutes`.
 _PAGES: PageRoutes[View] = PageRoutes(
     pages={
-        "": lambda view, _: host_map.host_map(view.state, view.cache.owners, ports=view.ports),
+        "": lambda view, _: host_map.host_map(
+            view.state, view.cache.owners, ports=view.ports, room=view.room()
+        ),
         **host_pages.PAGES,
     },
     items=host_pages.ITEMS,

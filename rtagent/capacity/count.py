@@ -68,6 +68,11 @@ class Counts:
         self._listed = listed
         self._kept: tuple[Position, Sequence[Flavor], Count] | None = None
 
+    @property
+    def version(self) -> int:
+        """Another number after another file of flavors was read."""
+        return id(self._listed())
+
     def of(self, state: NodeState) -> Count:
         """Return the count of a state of a host that was observed."""
         kept, listed = self._kept, self._listed()

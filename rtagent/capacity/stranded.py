@@ -39,7 +39,7 @@ class Stranded(Value, frozen=True, kw_only=True):
     :ivar where: the host, a cell, or the address of the parent device.
     :ivar number: in ``unit``. :ivar free: what is free there, in the same unit.
     :ivar names: of the units, if they have any: CPUs, addresses, identifiers.
-    :ivar cell: the host cell, or None.
+    :ivar cell: the host cell, or None. :ivar size_kb: of pages, in KiB.
     """
 
     resource: str
@@ -49,6 +49,7 @@ class Stranded(Value, frozen=True, kw_only=True):
     unit: str
     names: tuple[str, ...] = ()
     cell: int | None = None
+    size_kb: int | None = None
 
 
 def stranded(
@@ -132,6 +133,7 @@ def _pages(cell: CellCapacity, reached: Reach, floating: bool) -> Iterator[Stran
                 free=free,
                 unit="pages",
                 cell=cell.id,
+                size_kb=size,
             )
 
 

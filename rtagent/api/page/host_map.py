@@ -16,6 +16,7 @@ from rtagent.api import nodes, numa, pci
 from rtagent.api.page.formats import size
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
+from rtagent.api.page.room import NOTHING, ShownRoom, StrandedParts
 from rtagent.api.pci import DeviceView, Resource
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
@@ -83,12 +84,13 @@ class Segment(Value, frozen=True, kw_only=True):
 class Unit(Value, frozen=True, kw_only=True):
     """What one owner can have: a device, a virtual function, a mediated device.
 
-    :ivar key: unique on the page.
+    :ivar key: unique on the page. :ivar stranded: it is free, and no flavor can use it.
     """
 
     key: str
     document: DeviceView | Resource
     owner: Owner | None
+    stranded: bool = False
 
     @property
     def use(self) -> str:
@@ -118,18 +120,18 @@ class Unit(Value, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """What a screen reader says."""
-        unit = self.document
+        unit, lost = self.document, ", stranded" if self.stranded else ""
         who = f" {self.owner.badge.code}: {self.owner.name}, " if self.owner else ": "
         if not isinstance(unit, DeviceView):
             gone = "" if unit.present else " (gone from the host)"
             parent = f" of {unit.parent_addr}" if unit.parent_addr else ""
             what = f"{unit.resource_class} {unit.identifier}{parent}"
-            return f"{self.short}{who}{unit.status}{gone}; {what}"
+            return f"{self.short}{who}{unit.status}{lost}{gone}; {what}"
         reason = f" ({unit.reason})" if unit.reason else ""
         others = f"; also used by {', '.join(unit.others)}" if unit.others else ""
         group = "" if unit.iommu_group is None else f", IOMMU group {unit.iommu_group}"
         what = f"{unit.dev_type} {unit.address}, {self.about}{group}"
-        return f"{self.short}{who}{unit.status}{reason}{others}; {what}"
+        return f"{self.short}{who}{unit.status}{lost}{reason}{others}; {what}"
 
 
 class Function(Value, frozen=True, kw_only=True):
@@ -178,21 +180,30 @@ def host_map(
     rows: Rows,
     notes: Mapping[int, Sequence[str]] | None = None,
     ports: RootPorts = NO_ROOT_PORTS,
+    room: ShownRoom | None = None,
 ) -> Content:
     """Return the host map.
 
     :param notes: sentences to show in cells. :param ports: the root ports of the devices.
+    :param room: what still fits; None: it is not shown.
     """
+    stranded = room.parts if room is not None else NOTHING
     owners, table = rows.of(state)
     cells = numa.document(state)["cells"]
     sockets: dict[tuple[int, ...], list[numa.CellMap]] = {}
     for cell in cells:
         sockets.setdefault(cell.sockets, []).append(cell)
     units = [
-        Unit(key=f"res-{number}", document=resource, owner=owners.get(resource.owner_id or ""))
+        Unit(
+            key=f"res-{number}",
+            document=resource,
+            owner=owners.get(resource.owner_id or ""),
+            stranded=resource.status == AVAILABLE and resource.identifier in stranded.names,
+        )
         for number, resource in enumerate(pci.resources(state)["resources"])
     ]
-    devices = _trees(pci.devices(state, {}, ports)["pci"], units, owners, ports)
+    listed = [_unit(each, owners, stranded) for each in pci.devices(state, {}, ports)["pci"]]
+    devices = _trees(listed, units, ports)
     bars = {cell.id: list(_bars(cell, owners)) for cell in cells}
     uses = Counter(cpu.use for cell in cells for core in cell.cores for cpu in core)
     return Content(
@@ -204,7 +215,7 @@ def host_map(
             "density": _density(uses.total()),
             "uses": [use for use in numa.USES if use in uses],
             "caption": partial(_caption, owners),
-            "cpu_label": partial(_cpu_label, owners),
+            "cpu_label": partial(_cpu_label, owners, stranded.cpus),
             **_WORDS,
             "trees": devices,
             "elsewhere": {name: tree for name, tree in devices.items() if name not in bars},
@@ -212,6 +223,8 @@ def host_map(
             "owners": owners,
             "owner_rows": table,
             "notes": notes or {},
+            "room": room,
+            "stranded": stranded,
         },
     )
 
@@ -226,12 +239,13 @@ def _caption(owners: _Owners, core: Iterable[numa.Cpu]) -> str:
     return " · ".join(dict.fromkeys(o.name if o else WORDS[use] for o, use in owned))
 
 
-def _cpu_label(owners: _Owners, cpu: numa.Cpu) -> str:
+def _cpu_label(owners: _Owners, stranded: frozenset[int], cpu: numa.Cpu) -> str:
     """What a screen reader says of a CPU."""
     owner = owners.get(cpu.owner_id or "")
     who = f" {SIGNS[cpu.use] or owner.badge.code}: {owner.name}, " if owner else ": "
     also = f"; also used by {', '.join(cpu.intruders)}" if cpu.intruders else ""
-    return f"CPU {cpu.id}{who}{WORDS[cpu.use]}{also}"
+    lost = ", stranded" if cpu.use == numa.FREE and cpu.id in stranded else ""
+    return f"CPU {cpu.id}{who}{WORDS[cpu.use]}{lost}{also}"
 
 
 def _bars(cell: numa.CellMap, owners: _Owners) -> Iterator[tuple[numa.Pool, Sequence[Segment]]]:
@@ -272,10 +286,12 @@ def _pages(owner: Owner, cell: int, size: int, smallest: int) -> int:
 
 
 def _trees(
-    devices: Iterable[DeviceView], units: Iterable[Unit], owners: _Owners, ports: RootPorts
+    devices: Iterable[Unit], units: Iterable[Unit], ports: RootPorts
 ) -> Mapping[int | None, DeviceTree]:
     """Return the devices by NUMA node; None: the device reports none."""
-    by_address = {device.address: _unit(device, owners) for device in devices}
+    by_address = {
+        unit.document.address: unit for unit in devices if isinstance(unit.document, DeviceView)
+    }
     parts: dict[str, list[Unit]] = {}
     for unit in (*by_address.values(), *units):
         if unit.document.parent_addr:
@@ -327,6 +343,10 @@ def _node(function: Function) -> int | None:
     return min((node for node in nodes if node is not None), default=None)
 
 
-def _unit(device: DeviceView, owners: _Owners) -> Unit:
-    owner = owners.get(device.owner_id or "")
-    return Unit(key=f"dev-{device.address}", document=device, owner=owner)
+def _unit(device: DeviceView, owners: _Owners, stranded: StrandedParts) -> Unit:
+    return Unit(
+        key=f"dev-{device.address}",
+        document=device,
+        owner=owners.get(device.owner_id or ""),
+        stranded=device.status == AVAILABLE and device.address in stranded.names,
+    )

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote
 import rtagent
 from rtagent.api.page.owners import OwnerRows
 from rtagent.api.page.rendering import Content, Later, asset, render
+from rtagent.api.page.room import KeptRoom
 from rtagent.api.reply import Reply, problem, status_of
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
@@ -46,11 +47,12 @@ class _Rendered(Value, frozen=True, kw_only=True):
 class PageCache:
     """Thread-safe. One thread renders, and the others that want a page wait for it.
 
-    :ivar owners: with their badges, which all pages share.
+    :ivar owners: with their badges, which all pages share. :ivar room: what still fits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.owners = OwnerRows(linked=True)
+        self.room = KeptRoom(clock)
         self._clock = clock
         self._lock = threading.Lock()
         self._pages: OrderedDict[str, _Rendered] = OrderedDict()

@@ -1,12 +1,21 @@
 """The host map in a real browser: what it shows, and what a user can do with it."""
 
 import pytest
+from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
+from rtagent.api.address import TcpAddress
 from rtagent.api.page.formats import megabytes, size
 from rtagent.api.page.host_map import WORDS
+from rtagent.api.server import ReadAPI
+from rtagent.capacity.count import Counts
+from rtagent.model.request import Flavor
 from tests.functional.page.page_hosts import PageHost, populate
 from tests.servers.chromium import look
+from tests.servers.server import free_port
+from tests.support.api_states import sources
+from tests.support.hosts import PINNED, PINNING
+from tests.support.hosts import host as host_state
 
 #: All CPUs: cell, the threads of the core, classes, label, and the owner of the row that it links.
 CPUS = """
@@ -48,6 +57,19 @@ return [...document.querySelectorAll(".function-about > *")].map((each) => [
   each.textContent,
   Math.max(each.scrollWidth - each.clientWidth, right(each) - right(each.closest(".bus"))),
 ]);
+"""
+
+
+#: The names of the flavors, and how many more fit.
+FITS = """
+return [...document.querySelectorAll("#fits .fit-name")].map(
+  (each) => [...each.children].map((part) => part.textContent)
+);
+"""
+#: The parts of the map that are marked as stranded.
+STRANDED = """
+const marked = [...document.querySelectorAll("#map .stranded")];
+return marked.map((part) => part.id || part.closest(".cell").id);
 """
 
 
@@ -199,6 +221,34 @@ def test_arrow_keys_reach_every_unit(browser, host):
     assert reached == units
     browser.driver.switch_to.active_element.send_keys(Keys.ARROW_UP)
     assert browser.run("return document.activeElement.id") != reached[-1]
+
+
+def test_what_still_fits_is_beside_the_map_and_what_is_stranded_on_it(browser, host):
+    browser.open(host.url)
+    (shown,) = host.document("/capacity")["capacity"]
+    assert browser.run(FITS) == [[row["name"], str(row["room"])] for row in shown["flavors"]]
+    names = [name for part in shown["stranded"] for name in part["names"]]
+    assert browser.run(STRANDED) == [f"dev-{name}" for name in names]
+    assert names
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    """The page of a host on which CPUs and pages are stranded."""
+    large = Flavor(name="large", vcpus=4, memory_mb=1024, extra_specs=PINNED)
+    shown = replace(sources(host_state(numa=PINNING)), counts=Counts(lambda: (large,)))
+    api = ReadAPI(TcpAddress(free_port()), shown, patience=60)
+    api.start()
+    yield f"http://{api.address}/"
+    api.stop()
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_stranded_cpus_and_pages_are_shown_without_a_serious_problem(browser, narrow, dark):
+    look(browser.driver, dark=dark)
+    browser.open(narrow)
+    assert browser.run(STRANDED) == ["cpu-2", "cpu-3", "cell-0", "cell-0", "cell-1"]
+    assert browser.violations() == []
 
 
 @pytest.mark.parametrize(("dark", "width"), [(True, 320), (False, 1280)])
