@@ -13,6 +13,7 @@ from rtagent.capacity.count import Count, Counts
 from rtagent.capacity.room import Room
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.lifecycle.draining import draining_error
+from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
 from rtagent.model.printable import printable
 from rtagent.numa.host_cells import CellCapacity
@@ -20,15 +21,40 @@ from rtagent.numa.host_cells import CellCapacity
 FILTERS = frozenset({"flavor"})
 
 
+class Blocked(Value, frozen=True, kw_only=True):
+    """Why claims are not granted at present, whatever is free.
+
+    :ivar every: any claim; None: they are granted. :ivar devices: those of devices.
+    """
+
+    every: str | None = None
+    devices: str | None = None
+
+    def of(self, flavor: CatalogueFlavor, state: NodeState) -> str | None:
+        """Return why claims of a flavor are not granted; None: they are."""
+        return self.every or (self.devices if flavor.takes_devices(state) else None)
+
+
+def blocked(
+    state: NodeState, creation_error: RtAgentError | None, devices_error: RtAgentError | None
+) -> Blocked:
+    """Return what keeps claims from being granted.
+
+    :param creation_error: the error of every call that creates a claim, and
+    :param devices_error: of those whose claims have devices; None: there is none.
+    """
+    error = draining_error(state) or creation_error
+    if error is None and state.topology is None:
+        error = NodeNotReady("the topology of this host is not known yet")
+    every, devices = (None if each is None else each.message for each in (error, devices_error))
+    return Blocked(every=every, devices=devices)
+
+
 def document(
-    state: NodeState,
-    counts: Counts,
-    creation_error: RtAgentError | None = None,
-    only: str | None = None,
+    state: NodeState, counts: Counts, blocked: Blocked, only: str | None = None
 ) -> dict[str, Any]:
     """Return the capacity of a host.
 
-    :param creation_error: which calls that create claims get now.
     :param only: the name of a flavor: only that one, cell by cell; none if it is not in the
         catalogue.
 
@@ -36,12 +62,11 @@ def document(
     ``amounts_judged``: false: Placement decides on vCPUs, memory and disk, which are counted here
     with the ratios of the node. ``left_out``: flavors beyond the limit.
     """
-    blocked = why_blocked(state, creation_error)
     host = {
         "uuid": state.node.uuid,
         "hypervisor_hostname": state.node.hypervisor_hostname,
         "revision": state.revision,
-        "blocked": blocked,
+        "blocked": blocked.every,
         "amounts_judged": state.policy.judges_amounts,
     }
     if state.topology is None:
@@ -49,9 +74,10 @@ def document(
     count = counts.of(state)
     if only is None:
         flavors: Sequence[CatalogueFlavor] = count.catalogue.flavors
-        rows = [_row(flavor, count.room(flavor), blocked) for flavor in flavors]
+        rows = [_row(each, count.room(each), blocked.of(each, state)) for each in flavors]
     else:
-        rows = list(_described(count, only, blocked))
+        flavor = count.flavor(only)
+        rows = [] if flavor is None else [_described(count, flavor, blocked.of(flavor, state))]
     return {
         **host,
         "left_out": count.catalogue.left_out,
@@ -85,22 +111,16 @@ def metrics(capacity: Callable[[], Mapping[str, Any]]) -> Iterator[Metric]:
     yield stranded
 
 
-def why_blocked(state: NodeState, creation_error: RtAgentError | None) -> str | None:
-    """Return why no claim is granted at present, whatever is free; None: claims are granted."""
-    error = draining_error(state) or creation_error
-    if error is None and state.topology is None:
-        error = NodeNotReady("the topology of this host is not known yet")
-    return None if error is None else error.message
-
-
 def _row(flavor: CatalogueFlavor, room: Room, blocked: str | None) -> dict[str, Any]:
-    """``fits``: how many fit; ``room``: how many of these are granted now; ``at_least``: both may
-    be higher; ``scarce``: the first reason why the next one is refused, or null.
+    """``fits``: how many fit; ``room``: how many of these are granted now: 0 if ``blocked`` is not
+    null; ``at_least``: both may be higher; ``scarce``: the first reason why the next one is
+    refused, or null.
     """
     return {
         "name": flavor.name,
         "room": 0 if blocked else room.number,
         "fits": room.number,
+        "blocked": blocked,
         "at_least": room.more,
         "scarce": room.reasons[0].as_dict() if room.reasons else None,
         "never": room.never,
@@ -111,14 +131,11 @@ def _row(flavor: CatalogueFlavor, room: Room, blocked: str | None) -> dict[str, 
     }
 
 
-def _described(count: Count, name: str, blocked: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the row of one flavor, with its room by cells, and what is left then."""
-    flavor = count.flavor(name)
-    if flavor is None:
-        return
+def _described(count: Count, flavor: CatalogueFlavor, blocked: str | None) -> dict[str, Any]:
+    """Return the row of one flavor, with its room by cells, and what is left then."""
     room = count.room(flavor)
     left = room.left
-    yield {
+    return {
         **_row(flavor, room, blocked),
         "reasons": [reason.as_dict() for reason in room.reasons],
         "places": [

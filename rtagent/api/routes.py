@@ -11,6 +11,7 @@ from msgspec import field
 from prometheus_client import CollectorRegistry
 
 from rtagent.api import capacity, claims, events, health, histories, metrics, nodes, numa, pci
+from rtagent.api.capacity import Blocked
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
 from rtagent.api.page.room import ShownRoom
@@ -45,6 +46,7 @@ class Sources(Value, frozen=True, kw_only=True):
     :ivar measured: what the compute monitors have measured.
     :ivar awaited: claims whose guests are not back after a reboot of the host.
     :ivar hung: the vital threads of the process that hang.
+    :ivar devices_error: the error that these calls get if the claim has devices, or None.
     :ivar counts: how many more guests fit.
     :ivar more: what pages and histories show in addition to the state.
     """
@@ -60,6 +62,7 @@ class Sources(Value, frozen=True, kw_only=True):
     measured: Callable[[], Sequence[Metric]] = tuple
     hung: Callable[[], Sequence[str]] = tuple
     awaited: Callable[[], frozenset[str]] = frozenset
+    devices_error: Callable[[], RtAgentError | None] = lambda: None
     counts: Counts = field(default_factory=Counts)
     more: PageSources = PageSources()
 
@@ -95,18 +98,23 @@ class View(Value, frozen=True, kw_only=True):
     @property
     def version(self) -> Hashable:
         """The version of the data of all pages."""
-        room = self.cache.room.version(self.state.position, self._room_rest)
+        room = self.cache.room.version(self.state.position, self.room_rest)
         return self.state.position, self.stale, self.ports, room
 
     @property
-    def _room_rest(self) -> Hashable:
+    def blocked(self) -> Blocked:
+        """What keeps claims from being granted at present."""
+        sources = self.sources
+        return capacity.blocked(self.state, sources.creation_error(), sources.devices_error())
+
+    @property
+    def room_rest(self) -> Hashable:
         """What the room of flavors depends on, besides the state."""
-        blocked = capacity.why_blocked(self.state, self.sources.creation_error())
-        return blocked, self.sources.counts.version
+        return self.blocked, self.sources.counts.version
 
     def room(self) -> ShownRoom:
         """What the host's page shows of its capacity."""
-        return self.cache.room.of(self.state.position, self._room_rest, self.capacity)
+        return self.cache.room.of(self.state.position, self.room_rest, self.capacity)
 
     def flags(self) -> Mapping[str, str]:
         """The flags of claims, by uuid: ``reboot``, while its guest is awaited."""
@@ -114,8 +122,7 @@ class View(Value, frozen=True, kw_only=True):
 
     def capacity(self, only: str | None = None) -> Mapping[str, Any]:
         """The capacity of the host. :param only: the name of a flavor: that alone."""
-        sources = self.sources
-        return capacity.document(self.state, sources.counts, sources.creation_error(), only)
+        return capacity.document(self.state, self.sources.counts, self.blocked, only)
 
     def frame(self) -> Mapping[str, Any]:
         """What the frame of every page shows."""

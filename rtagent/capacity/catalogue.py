@@ -68,6 +68,14 @@ class CatalogueFlavor(Value, frozen=True, kw_only=True):
             )
         )
 
+    def takes_devices(self, state: NodeState) -> bool:
+        """Return whether its guests get PCI devices, or resources that are made from some."""
+        required = self.required
+        if required is None or not (required.devices or required.assigned_resources):
+            return False
+        made = {each.resource_class for each in state.resource_inventories if each.provider}
+        return bool(required.devices) or not made.isdisjoint(required.assigned_resources)
+
 
 class Catalogue(Value, frozen=True, kw_only=True):
     """All flavors, ordered by name. :ivar left_out: the number of those beyond `MAX_FLAVORS`."""

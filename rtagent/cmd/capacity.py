@@ -8,13 +8,15 @@ from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.cells import Column
+from rtagent.cmd.node import add_node
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty
-from rtagent.errors import FlavorNotFound
+from rtagent.errors import FlavorNotFound, NodeNotFound
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
 
 Document = Mapping[str, Any]
 
+_NAME = "hypervisor_hostname"
 #: What the agent says of vCPUs, memory and disk that Placement decides on.
 NOT_JUDGED = (
     "Placement decides on vCPUs, memory and disk here: they are counted with the node's ratios"
@@ -69,6 +71,8 @@ def stranded_text(part: Document) -> str:
 
 def scarce(flavor: Document) -> str:
     """Return what ends the count of a flavor, in the words of a refusal."""
+    if flavor["blocked"]:
+        return f"not granted at present: {flavor['blocked']}"
     if flavor["never"]:
         return f"never fits: {flavor['never']}"
     reason = flavor["scarce"]
@@ -130,14 +134,21 @@ class CapacityShow(Show):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", help='The flavor, as "capacity list" shows it.')
+        add_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        name = parsed_args.flavor
-        for node in self.app.client.read("capacity", flavor=name)["capacity"]:
-            for flavor in node["flavors"]:
-                _warn(self, node)
-                return row(_SHOW, _item(node, flavor))
-        raise FlavorNotFound(flavor=name)
+        name, wanted = parsed_args.flavor, parsed_args.node
+        nodes = self.app.client.read("capacity", flavor=name)["capacity"]
+        if wanted is not None:
+            nodes = [node for node in nodes if wanted in (node["uuid"], node[_NAME])]
+        if len(nodes) != 1:
+            listed = ", ".join(node[_NAME] for node in nodes) or "none"
+            raise NodeNotFound(node=wanted or "(unnamed)", served=listed)
+        (node,) = nodes
+        if not node["flavors"]:
+            raise FlavorNotFound(flavor=name)
+        _warn(self, node)
+        return row(_SHOW, _item(node, node["flavors"][0]))
 
 
 def _warn(command: List | Show, node: Document) -> None:
@@ -154,7 +165,6 @@ def _item(node: Document, flavor: Document) -> Document:
         "row": flavor,
         "scarce": scarce(flavor),
         "reason": flavor["scarce"],
-        "node": node["hypervisor_hostname"],
-        "blocked": node["blocked"],
+        "node": node[_NAME],
         "stranded": node["stranded"],
     }

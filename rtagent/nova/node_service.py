@@ -143,6 +143,7 @@ class NodeService:
             registry=self._telemetry.metrics.registry,
             allocations=lambda: NO_AUDIT,
             events=self._events.tail,
+            devices_error=lambda: tracker.creation.unlisted,
             counts=self._counts(),
             more=more,
         )

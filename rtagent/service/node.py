@@ -272,6 +272,7 @@ class NodeAgent:
             measured=self.monitors.current,
             hung=hung,
             awaited=lambda: node.auditor.awaited,
+            devices_error=lambda: node.tracker.creation.unlisted,
             counts=Counts(lambda: settings.current.flavors),
             more=page_sources(
                 node,

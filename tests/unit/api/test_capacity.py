@@ -11,10 +11,14 @@ from rtagent import claims
 from rtagent.api.routes import answer
 from rtagent.capacity.count import Counts
 from rtagent.errors import NodeNotReady
+from rtagent.model.device import PciDevices
 from rtagent.model.node import Drain
+from rtagent.model.policy import PciPolicy
 from rtagent.model.request import Flavor
 from tests.support.api_states import sources
 from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.pci_hosts import gpu, record
+from tests.support.random_nodes import ALIASES
 
 LARGE = Flavor(name="large", vcpus=4, memory_mb=1024, root_gb=1, extra_specs=PINNED)
 HUGE = replace(LARGE, name="huge", vcpus=5)
@@ -92,6 +96,22 @@ def test_nothing_has_room_while_no_claim_is_granted(reason):
     (row,) = shown["flavors"]
     assert (row["room"], row["fits"]) == (0, 1)
     assert {"drain": "dust", "not ready": "first audit"}[reason] in shown["blocked"]
+
+
+def test_flavors_with_devices_have_no_room_while_devices_are_not_known():
+    state = replace(
+        built(), policy=replace(built().policy, pci=PciPolicy(aliases=ALIASES)),
+        devices=PciDevices(record([gpu("0000:0a:00.0", 0)])),
+    )  # fmt: skip
+    with_gpu = Flavor(
+        name="gpu", vcpus=1, memory_mb=64, extra_specs={"pci_passthrough:alias": "gpu:1"}
+    )
+    unlisted = NodeNotReady("the devices were not listed")
+    agent = replace(served(state, with_gpu, LARGE), devices_error=lambda: unlisted)
+    rows = {row["name"]: row for row in capacity(agent)["flavors"]}
+    assert (rows["gpu"]["room"], rows["gpu"]["fits"]) == (0, 1)
+    assert rows["gpu"]["blocked"] == "the devices were not listed"
+    assert (rows["large"]["room"], rows["large"]["blocked"]) == (1, None)
 
 
 def test_a_host_that_was_never_observed_has_no_numbers():

@@ -11,6 +11,7 @@ from rtagent.errors import (
     PciDeviceNotFound,
     RtAgentError,
 )
+from rtagent.model.request import Flavor
 from tests.support.api_states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
 from tests.support.owned_hosts import devices_in_every_state
 from tests.support.pci_hosts import GPU_0
@@ -34,6 +35,15 @@ def test_collections_contain_the_items_of_all_nodes(reader):
     assert len(reader.get("orphans")["orphans"]) == len(reader.get("drift")["drift"]) == 1
     building = reader.get("claims", state="building", instance=None)["claims"]
     assert [claim["uuid"] for claim in building] == [uuid(2), uuid(5)]
+
+
+def test_the_capacity_of_each_node_has_the_flavors_of_its_claims_and_of_the_file():
+    flavor = Flavor(name="listed", vcpus=1, memory_mb=64)
+    found = OfflineReader([populated(), other()], [flavor]).get("capacity")["capacity"]
+    assert [host["uuid"] for host in found] == [NODE.uuid, OTHER.uuid]
+    for host in found:
+        assert [row["name"] for row in host["flavors"]] == ["listed", "unnamed"]
+        assert host["flavors"][0]["room"] > 0
 
 
 @pytest.mark.parametrize("number", [1, 5])
