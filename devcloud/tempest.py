@@ -14,8 +14,13 @@ from devcloud.cloud import Cloud
 from devcloud.hosts import ENVIRONMENT, CloudError
 from devcloud.places import CLOUD, HERE
 
-#: All tests of the compute API, and the scenarios that need no ssh to a guest.
-SELECTION = (r"^tempest\.api\.compute\.",)
+#: All tests of the compute API, and the scenarios that need no ssh to a guest. Left out are live
+#: migrations with a volume: libvirt refuses them here, as it takes no directory of this machine for
+#: one that hosts share.
+SELECTION = (
+    r"^tempest\.api\.compute\.(?!.*live_block_migration_with_attached_volume)",
+    r"^tempest\.scenario\.test_server_(multinode|advanced_ops)\.",
+)
 #: One test a line; a selection that runs before each release.
 QUICK = HERE / "tempest-quick.txt"
 _WORKSPACE = "/var/lib/tempest"

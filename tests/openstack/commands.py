@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,14 @@ def openstack(*arguments: str) -> str:
 def rtagent(host: str, *arguments: str) -> Any:
     """Return the document that a command prints about a host."""
     return json.loads(tool("run", host, "rtagent", *arguments, "-f", "json"))
+
+
+def wait_until(holds: Callable[[], bool], patience: float = 120.0) -> None:
+    """Fail if it does not hold within some seconds."""
+    deadline = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(1)
 
 
 def sql(statement: str) -> None:
