@@ -83,8 +83,11 @@ def status(cloud: Cloud, _: argparse.Namespace) -> int:
 
 
 def run_tempest(cloud: Cloud, arguments: argparse.Namespace) -> int:
-    if arguments.compare:
+    if arguments.compare or arguments.table:
         stock, ours = tempest.last("stock"), tempest.last("rtagent")
+        if arguments.table:
+            print(tempest.table(stock, ours), end="")
+            return 0
         print(f"stock: {stock.count()}\nrtagent: {ours.count()}")
         lines = tempest.differences(stock, ours)
         print("\n".join(lines) if lines else "No test ended in another way.")
@@ -158,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--quick", action="store_true", help="the short list")
     add.add_argument("--stock", action="store_true", help="with Nova's own compute service")
     add.add_argument("--compare", action="store_true", help="compare the last runs of both")
+    add.add_argument("--table", action="store_true", help="print the last runs of both, as CSV")
     verb(status, "status", "show which parts run; exits with 1 if one does not")
     return parser
 
