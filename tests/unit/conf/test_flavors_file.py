@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from oslo_config import cfg
 
+from rtagent.conf import load
 from rtagent.conf.flavors_file import MAX_LISTED, read_flavors
 from rtagent.model.request import Flavor
 
@@ -143,3 +145,30 @@ def test_ten_thousand_flavors_are_read(tmp_path):
 def test_only_some_of_many_mistakes_are_listed(tmp_path):
     _, mistakes = read(tmp_path, [{**LISTED, "RAM": 0} for _ in range(MAX_LISTED + 5)])
     assert mistakes[-1] == "and 5 more mistakes"
+
+
+def configured(tmp_path, text):
+    file = tmp_path / "flavors.json"
+    file.write_text(json.dumps(text))
+    conf = tmp_path / "rtagent.conf"
+    conf.write_text(f"[capacity]\nflavors_file = {file}\n")
+    return load.parse(cfg.ConfigOpts(), [f"--config-file={conf}"], "rtagent")
+
+
+def test_the_flavors_are_part_of_the_settings(tmp_path):
+    assert load.read(configured(tmp_path, [LISTED])).flavors == (SMALL,)
+
+
+def test_a_mistake_in_the_file_is_one_of_the_configuration(tmp_path):
+    with pytest.raises(ExceptionGroup) as raised:
+        load.read(configured(tmp_path, [{**LISTED, "RAM": 0}]))
+    (mistake,) = raised.value.exceptions
+    assert "line 1, RAM: must be" in str(mistake)
+
+
+def test_a_reload_applies_the_flavors_that_were_checked(tmp_path):
+    conf = configured(tmp_path, [LISTED])
+    before = load.read(conf)
+    (tmp_path / "flavors.json").write_text("[")
+    settings, mistakes = load.judge(conf, before)
+    assert (settings.flavors, mistakes) == ((SMALL,), {})
