@@ -115,9 +115,9 @@ def test_the_cells_of_a_host_have_the_numbers_of_its_map():
     lines = CellLines(numa_topology(state)).human_readable().splitlines()
     assert lines[:7] == [
         "cell 0: 1536 of 8192 MB assigned, 0 shared vCPUs assigned",
-        "  shared CPUs 1",
+        "  shared CPUs 0-1",
         "  dedicated CPUs 2-7",
-        "  pinned CPUs 0,2-5",
+        "  pinned CPUs 2-5",
         "  4KiB pages: 262144 used, 0 reserved, 1835008 in all",
         "  2MiB pages: 256 used, 64 reserved, 512 in all",
         "  networks net-1, tunnels",

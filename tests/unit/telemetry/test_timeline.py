@@ -11,7 +11,7 @@ from rtagent.model.observation import Problem
 from rtagent.model.timeline import TimelineEntry
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.telemetry.timeline import COUNTS, EVENTS, SPAN, Timeline
-from tests.support.api_states import claimed, empty
+from tests.support.api_states import claimed, empty, uuid
 from tests.support.hosts import NOON, ManualClock
 
 SECOND = timedelta(seconds=1)
@@ -91,12 +91,14 @@ def test_moves_and_steps_of_claims_come_from_published_changes():
     confirmed, failed = sorted(entries(timeline, "move"), key=lambda each: each.subject)
     assert confirmed.summary == "resize of i1 from h1 to h2: confirmed"
     assert (failed.status, failed.instance_uuid) == (Status.FAIL, "i2")
-    claims = claimed(claimed(empty(), 1), 2).claims.values()
-    created = tuple(Event(before=None, after=claim, action="create") for claim in claims)
+    claims = claimed(claimed(empty(), 1), 2).claims
+    created = tuple(
+        Event(before=None, after=claims[uuid(number)], action="create") for number in (1, 2)
+    )
     timeline.changed([Change(cause="test", at=NOON, events=created)] * 2)
     [step] = entries(timeline, "claim")
     assert (step.subject, step.number) == ("create", 4)
-    assert step.summary == f"create of vm-2 ({created[-1].after.owner_id})"
+    assert step.summary == f"create of vm-2 ({uuid(102)})"
 
 
 def test_the_timeline_reaches_back_for_an_hour():
