@@ -7,7 +7,7 @@ another one runs is not held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from rtagent.errors import (
     NodeNotReady,
     UnitConflict,
 )
+from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.moves.context import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.placed_guests import placed, requirements_of
@@ -28,7 +29,8 @@ from rtagent.lifecycle.stated_units import (
     held_by_others,
     unrecorded,
 )
-from rtagent.model.assignment import Assignment
+from rtagent.lifecycle.transitions import live, transition
+from rtagent.model.assignment import AssignedResource, Assignment
 from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
 from rtagent.model.decision import Granted
@@ -64,9 +66,7 @@ def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptReque
     devices = unrecorded(state, request.devices)
     known = replace(state, devices=state.devices.changed((), devices))
     claim = _claim(known, request, call, now)
-    if held := held_by_others(known, claim):
-        conflicts = [each.as_dict() for each in held]
-        raise UnitConflict(owner_id=claim.owner_id, conflicts=conflicts)
+    _check_not_held(known, claim)
     change = call.change(
         now,
         puts=(claim,),
@@ -80,6 +80,36 @@ def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptReque
     except InvariantViolated as error:  # the request contradicts itself
         raise ClaimConflict(error.message, owner_id=claim.owner_id) from error
     return Granted(change, (claim,))
+
+
+def adopt_mdevs(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    claim_uuid: str,
+    mdevs: Iterable[AssignedResource],
+) -> Granted:
+    """Record the mediated devices that a claim's guest has, or is about to have, in place of those
+    that the claim has: a fact as well. The claim keeps everything else.
+
+    :param mdevs: with class, identifier and parent device.
+    :raises ClaimNotFound: the claim is not live. :raises UnitConflict: another owner holds one.
+    """
+    claim = live(state, claim_uuid)
+    taken = tuple(completed_resource(state, each) for each in mdevs)
+    _check_not_held(state, replace(claim, numa_topology=None, pci=(), resources=taken))
+    kept = (each for each in claim.resources if each.parent_addr is None)
+    after = transition(claim, "adopt_mdevs", state, now, resources=(*kept, *taken))
+    reason = ", ".join(each.identifier for each in taken) or "none"
+    event = Event(before=claim, after=after, action="adopt_mdevs", reason=reason)
+    return granted(state, call, now, event)
+
+
+def _check_not_held(state: NodeState, claim: Claim) -> None:
+    """:raises UnitConflict: another owner holds a unit of the claim."""
+    if held := held_by_others(state, claim):
+        conflicts = [each.as_dict() for each in held]
+        raise UnitConflict(owner_id=claim.owner_id, conflicts=conflicts)
 
 
 def _check_no_conflict(state: NodeState, request: AdoptRequest, call: Call) -> None:

@@ -41,6 +41,8 @@ LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     "free_devices": {ACTIVE: ACTIVE},
     # Any claim: the program that embeds the tracker knows that the guest lacks some of its devices.
     "give_back": {BUILDING: BUILDING, ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
+    # Any claim: the program that embeds the tracker has chosen the guest's mediated devices.
+    "adopt_mdevs": {BUILDING: BUILDING, ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
     # Moves, at the source: the guest leaves; it is elsewhere for good; it is back.
     "start_move_out": {ACTIVE: OUTGOING, OUTGOING: OUTGOING},
     "drop_move_claim_at_source": {ACTIVE: RELEASED, OUTGOING: RELEASED},
@@ -76,7 +78,7 @@ METHOD_NAMES: Mapping[str, str] = {
 ATTACH_VERBS = frozenset({"unclaim", "free", "unclaim_devices", "free_devices"})
 #: Verbs that no RPC method has.
 INTERNAL_VERBS = frozenset(
-    {"give_back", "stay", "appear", "expire", "suspect", "trust", "evacuated"}
+    {"adopt_mdevs", "give_back", "stay", "appear", "expire", "suspect", "trust", "evacuated"}
 )
 
 

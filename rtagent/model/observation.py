@@ -80,6 +80,8 @@ class Observation(Value, frozen=True, kw_only=True):
         concluded about them, and ``complete`` is about the rest.
     :ivar has_devices: False: the devices were not looked at.
     :ivar mdevs: the mediated devices that exist. :ivar root_ports: those of `devices`.
+    :ivar mdevs_of_others: True: another program creates the mediated devices, and claims may have
+        any of them. False: claims have those that the agent creates, and those that it adopts.
     :ivar namespaces: the host's persistent memory namespaces; None if they could not be listed.
     :ivar disk_available_least: GB: free space minus the growth of sparse disks (Nova's meaning).
     """
@@ -91,6 +93,7 @@ class Observation(Value, frozen=True, kw_only=True):
     topology: Topology | None = None
     devices: tuple[Device, ...] | None = None
     mdevs: tuple[Mdev, ...] = ()
+    mdevs_of_others: bool = False
     root_ports: RootPorts = NO_ROOT_PORTS
     namespaces: tuple[PmemNamespace, ...] | None = None
     disk_available_least: int | None = None

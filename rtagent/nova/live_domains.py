@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation, Problem
+from rtagent.pci.assigned_resources import mdev_names
 from rtagent.ports import Hypervisor, PersistentMemory, Reporter
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
@@ -62,8 +63,9 @@ IdleHere = Callable[[Collection[str]], Collection[str]]
 
 
 class LiveDomains(WrappedHypervisor):
-    """What the host has besides is observed by Nova's driver. Mediated devices and encryption are
-    left out, because Nova keeps their assignment in the driver and in Placement.
+    """What the host has besides is observed by Nova's driver. Encryption is left out, because Nova
+    keeps its contexts in Placement, and so are mediated devices that the driver does not assign
+    (Cyborg's).
 
     :param idle: asked about the owners whose domain is missing.
     """
@@ -79,9 +81,10 @@ class LiveDomains(WrappedHypervisor):
         or that Nova does not have here any more, absence says nothing: its domain counts as one
         that was gone before it was read.
         """
-        seen = self._hypervisor.observe()
-        domains = {uuid: _comparable(domain) for uuid, domain in seen.domains.items()}
-        missing = sorted(set(self._snapshot().owners) - domains.keys())
+        seen, state = self._hypervisor.observe(), self._snapshot()
+        mdevs = mdev_names(state).keys()
+        domains = {uuid: _comparable(domain, mdevs) for uuid, domain in seen.domains.items()}
+        missing = sorted(set(state.owners) - domains.keys())
         absent, problems = set[str](), tuple[Problem, ...]()
         if missing and seen.complete:  # otherwise nothing is concluded from absence
             absent, problems = self._absent(missing)
@@ -89,6 +92,7 @@ class LiveDomains(WrappedHypervisor):
             domains={**domains, **{uuid: _unseen(uuid) for uuid in missing if uuid not in absent}},
             complete=seen.complete,
             has_devices=False,
+            mdevs=seen.mdevs,
             problems=(*seen.problems, *problems),
         )
 
@@ -103,10 +107,10 @@ class LiveDomains(WrappedHypervisor):
         return {uuid for uuid in idle if self._hypervisor.guest(uuid) is None}, ()
 
 
-def _comparable(domain: Domain) -> Domain:
+def _comparable(domain: Domain, mdevs: Set[str]) -> Domain:
     seen = domain.occupancy
     unknown = seen.unknown - {HostResource.ENCRYPTION}
-    occupancy = replace(seen, mdevs=frozenset(), mem_encryption=None, unknown=unknown)
+    occupancy = replace(seen, mdevs=seen.mdevs & mdevs, mem_encryption=None, unknown=unknown)
     return replace(domain, occupancy=occupancy)
 
 

@@ -16,7 +16,9 @@ from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devnam
 from rtagent.conf.settings import Settings
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.node_state import NodeState
+from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.nova.device_rows import DeviceRows, pools
+from rtagent.nova.driver_mdevs import DriverMdevs
 from rtagent.nova.guests import DeviceRequests, device_requests
 from rtagent.nova.holds import Hold, of_context
 from rtagent.nova.node_settings import default_options, node_settings, settings_in, state_directory
@@ -122,8 +124,9 @@ class NodeTracker(resource_tracker.ResourceTracker):
 
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
-        self.reportclient: Any = PlacementReports(self.reportclient)
         self.nodes: dict[str, NovaNode] = {}
+        self._mdevs = DriverMdevs(driver, self.reportclient, lambda: tuple(self.nodes.values()))
+        self.reportclient: Any = PlacementReports(self.reportclient)
         # What the audit of a node has still to do with Placement, by the name of the node.
         self._due: dict[str, list[Callable[[], None]]] = {}
         self.tracked_migrations = Migrations()
@@ -155,7 +158,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
             if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
             node = self.nodes[nodename]
-            node.observe(settings, report)
+            node.observe(settings, report, self._mdevs.host())
             if is_opened and self._has_devices(node):
                 self._rows.give_back_awaited(node)
             self._record_providers(nodename)
@@ -197,8 +200,22 @@ class NodeTracker(resource_tracker.ResourceTracker):
         if node := self.nodes.get(nodename):
             node.set_namespaces(self._resources(nodename))
             node.set_ratios(self._ratios(nodename))
-            if CONF.pci.report_in_placement and self._has_devices(node):
-                node.set_providers(self._rows.providers)
+            node.set_providers(dict(self._device_providers(nodename)))
+
+    def _device_providers(self, nodename: str) -> Iterator[tuple[str, str]]:
+        """Yield the suffix and the uuid of each provider of devices, and of mediated devices, which
+        keep what was known before Nova has read its providers.
+        """
+        node, tree = self.nodes[nodename], self.provider_tree
+        if CONF.pci.report_in_placement and self._has_devices(node):
+            for address, uuid in self._rows.providers.items():
+                yield device_suffix(address), uuid
+        for parent in node.mdevs.parents:
+            suffix = mdev_suffix(parent.address)
+            if tree is not None and tree.exists(f"{nodename}_{suffix}"):
+                yield suffix, tree.data(f"{nodename}_{suffix}").uuid
+            elif suffix in node.providers:
+                yield suffix, node.providers[suffix]
 
     def _ratios(self, nodename: str) -> dict[str, float]:
         """Return Placement's allocation ratios, as far as Nova's client knows them: an operator

@@ -16,12 +16,12 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
-from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
 from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
 from rtagent.lifecycle.placed_guests import follow_configuration, follows_configuration
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
-from rtagent.model.assignment import PmemNamespace
+from rtagent.model.assignment import AssignedResource, PmemNamespace
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
 from rtagent.model.guest import AdoptRequest
@@ -30,10 +30,10 @@ from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.owners import main_claims
-from rtagent.model.provider_names import device_suffix
 from rtagent.model.request import AttachRequest, BuildRequest, InstanceUpdate
 from rtagent.nova import driver_report
 from rtagent.nova.driver_report import DriverHost
+from rtagent.nova.host_mdevs import HostMdevs
 from rtagent.placement.adoption import Adoption, adoption_of
 from rtagent.ports import Reporter
 from rtagent.service.assembly import database
@@ -48,6 +48,7 @@ class NovaNode:
     """Claims, gives back and adopts for Nova's tracker, which calls it under its own lock.
 
     :ivar report: the driver's last report. :ivar host: what was observed with it.
+    :ivar mdevs: the mediated devices that the driver listed last.
     :ivar stored: the node's database. :ivar embedded: the node itself.
     :ivar is_reconciled: the claims are as Nova's database says. False until the first audit, and
         after one that has failed while it released and adopted them.
@@ -72,6 +73,7 @@ class NovaNode:
         self.host = DriverHost(node.hypervisor_hostname, self._observation)
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
+        self.mdevs = HostMdevs()
         self.is_reconciled = False
         clock = SystemClock()
         Path(state_path).mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -105,17 +107,28 @@ class NovaNode:
         """Return the claims of an instance, without those of attached devices."""
         return main_claims(self.state.claims_of(owner_id))
 
+    @property
+    def providers(self) -> dict[str, str]:
+        """The uuids of Placement's providers of devices, by the suffix of their names."""
+        return dict(adoption_of(self.state).children)
+
     # -- the host -------------------------------------------------------------------------------
 
-    def observe(self, settings: Settings, report: Mapping[str, Any]) -> None:
+    def observe(self, settings: Settings, report: Mapping[str, Any], mdevs: HostMdevs) -> None:
         """Audit the host, and let the claims follow Nova's options, by which the driver makes the
         domains. :param report: of the virt driver's ``get_available_resource``.
         """
-        self._settings, self.report = settings, report
+        self._settings, self.report, self.mdevs = settings, report, mdevs
         self._audit()
         if not follows_configuration(self.state):
             call = _call("follow_configuration")
             self.embedded.tracker.execute(follow_configuration, call)
+
+    def set_mdevs(self, mdevs: HostMdevs) -> None:
+        """Record the mediated devices that exist and can be created."""
+        if mdevs != self.mdevs:
+            self.mdevs = mdevs
+            self._audit()
 
     def namespaces(self) -> tuple[PmemNamespace, ...]:
         """Return the host's persistent memory, as the driver listed it last."""
@@ -133,21 +146,24 @@ class NovaNode:
         default = replace(self._settings.default, **ratios)
         if default != self._settings.default:
             self._settings = replace(self._settings, default=default)
-            self.embedded.apply(self._settings)
+            self._apply()
 
-    def set_providers(self, providers: Mapping[str, str]) -> None:
-        """Record which uuids Placement's providers of devices have, by address."""
-        children = {device_suffix(address): uuid for address, uuid in providers.items()}
-        if children != dict(adoption_of(self.state).children):
+    def set_providers(self, children: Mapping[str, str]) -> None:
+        """Record which uuids Placement's providers of devices have, by suffix."""
+        if children != self.providers:
             self.embedded.adopt(Adoption(node=self.state.node.uuid, children=children))
 
     def _audit(self) -> None:
         tracker = self.embedded.tracker
         if tracker.stale:
             tracker.recover()
-        self.embedded.apply(self._settings)
+        self._apply()
         # It reads the report, so that no claim is granted on one that cannot be read.
         self.embedded.auditor.run("host")
+
+    def _apply(self) -> None:
+        """Put the settings in force, with the mediated devices that the driver listed."""
+        self.embedded.apply(self.mdevs.settings(self._settings))
 
     def _observation(self) -> Observation:
         if not self.report:
@@ -157,7 +173,9 @@ class NovaNode:
             has_domains=False,  # Nova's database says which guests are here
             complete=True,
             topology=driver_report.topology(self.report),
-            devices=driver_report.devices(self.report),
+            devices=self.mdevs.devices(driver_report.devices(self.report)),
+            mdevs=self.mdevs.mdevs,
+            mdevs_of_others=True,
             namespaces=self._namespaces,
         )
 
@@ -202,6 +220,14 @@ class NovaNode:
     def adopt(self, request: AdoptRequest) -> Claim:
         """Record what an instance has here already."""
         return self.embedded.tracker.change(adopt_claim, _call("adopt_claim"), request)
+
+    def adopt_mdevs(self, claim: Claim, mdevs: Iterable[AssignedResource]) -> None:
+        """Record the mediated devices of a claim's guest, in place of those that the claim has.
+
+        :raises UnitConflict: another owner holds one of them.
+        """
+        call = _call("adopt_mdevs")
+        self.embedded.tracker.change(adopt_mdevs, call, claim.uuid, tuple(mdevs))
 
     def release(self, owner_id: str, claims: Collection[Claim] | None = None) -> None:
         """Release claims of an instance; None: all."""

@@ -59,6 +59,7 @@ class UsageTracker(NodeTracker):
         node = self.nodes[nodename]
         holds.extend(self._arrived(context, node, migrations, {hold.owner_id for hold in holds}))
         reconcile(node, holds)
+        self._mdevs.adopt_running(node)
         if self._has_devices(node):
             here = {hold.owner_id: hold.instance for hold in holds if hold.prefix is None}
             self._rows.repair(node, here)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
-from rtagent.model.claim import RESOURCE
+from rtagent.model.claim import RESOURCE, Claim
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
@@ -198,6 +198,12 @@ def _used_by(usage: DomainUsage, mdevs: Mapping[str, str]) -> frozenset[str]:
         return frozenset()
     found = (mdevs[uuid] for uuid in usage.occupancy.mdevs if uuid in mdevs)
     return usage.occupancy.namespaces.union(found)
+
+
+def claimed_mdevs(claim: Claim) -> dict[str, AssignedResource]:
+    """Return the mediated devices of a claim, by uuid."""
+    mediated = (unit for unit in claim.resources if unit.parent_addr)
+    return {mdev_uuid(claim.node_uuid, unit.identifier): unit for unit in mediated}
 
 
 def mdev_names(state: NodeState) -> dict[str, str]:

@@ -12,9 +12,8 @@ from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.usage import assignment_usage
-from rtagent.pci.assigned_resources import missing
+from rtagent.pci.assigned_resources import claimed_mdevs, missing
 from rtagent.pci.device_users import absence_reason
-from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.pmem import assigned_namespaces
 
 #: Resource, unit, claimed, observed.
@@ -243,9 +242,8 @@ def _addresses(claim: Claim) -> Mapping[str, str]:
 
 def _mdevs(claim: Claim) -> Mapping[str, str]:
     return {
-        mdev_uuid(claim.node_uuid, unit.identifier): f"{unit.resource_class} {unit.identifier}"
-        for unit in claim.resources
-        if unit.parent_addr
+        uuid: f"{unit.resource_class} {unit.identifier}"
+        for uuid, unit in claimed_mdevs(claim).items()
     }
 
 

@@ -17,7 +17,7 @@ from rtagent.model.topology import Topology
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.inventory import refresh
-from rtagent.pci.mdev import existing_identifiers, mdev_inventories
+from rtagent.pci.mdev import adopted_identifier, existing_identifiers, mdev_inventories
 from rtagent.pci.placement_reporting import placement_errors
 from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import device_errors
@@ -112,8 +112,10 @@ def resource_steps(base: NodeState, seen: Observation) -> Iterator[AuditStep]:
         mediated = tuple(each for each in base.resource_inventories if each.provider)
     else:
         in_use = resource_users(base).keys()
-        recorded = {name for each in base.resource_inventories for name in each.identifiers}
-        existing = existing_identifiers(base.node.uuid, seen.devices, seen.mdevs, in_use | recorded)
+        known = in_use | {name for each in base.resource_inventories for name in each.identifiers}
+        if seen.mdevs_of_others:
+            known |= set(map(adopted_identifier, seen.mdevs))
+        existing = existing_identifiers(base.node.uuid, seen.devices, seen.mdevs, known)
         types = base.policy.pci.mdev_types
         mediated = mdev_inventories(types, seen.devices, existing, in_use)
     pmem = present_inventories(base.policy.pci.pmem, base.resource_inventories, seen.namespaces)

@@ -120,21 +120,11 @@ class CrashCase(PciCase):
                 self._delete_server_allocations(consumer)
 
     def _save(self, host: str, directory: Path) -> None:
-        """Copy the claims of a host as they are on disk."""
-        store = self.stores[host]
-        with (
-            closing(sqlite3.connect(store)) as source,
-            closing(sqlite3.connect(directory / store.name)) as target,
-        ):
-            source.backup(target)
+        save(self.stores[host], directory)
 
     def _restart(self, host: str, saved: Path) -> None:
         """Start a service with the claims that its predecessor had on disk when it ended."""
-        self.computes[host].manager.rt.nodes[host].close()
-        store = self.stores[host]
-        for file in store.parent.glob(f"{store.name}*"):
-            file.unlink()
-        shutil.copy(saved / store.name, store)
+        put_back(self.computes[host], self.stores[host], saved)
         self.restart_compute_service(host)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
@@ -179,6 +169,23 @@ class CrashCase(PciCase):
 
     def _is_gone(self, server: Server) -> bool:
         return server["id"] not in [each["id"] for each in self.api.get_servers(detail=False)]
+
+
+def save(store: Path, directory: Path) -> None:
+    """Copy the claims of a host as they are on disk."""
+    with (
+        closing(sqlite3.connect(store)) as source,
+        closing(sqlite3.connect(directory / store.name)) as target,
+    ):
+        source.backup(target)
+
+
+def put_back(compute: Any, store: Path, saved: Path) -> None:
+    """Let the next start of a service have the claims that were saved."""
+    compute.manager.rt.nodes[compute.host].close()
+    for file in store.parent.glob(f"{store.name}*"):
+        file.unlink()
+    shutil.copy(saved / store.name, store)
 
 
 @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)

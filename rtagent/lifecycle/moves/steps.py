@@ -23,7 +23,7 @@ from rtagent.model.migration import (
     SUCCEEDED,
 )
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
-from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.assigned_resources import claimed_mdevs
 from rtagent.pci.pmem import assigned_namespaces
 
 #: Statuses before the guest moves.
@@ -75,7 +75,8 @@ def claimed_usage(claim: Claim) -> DomainUsage:
     Thread siblings that are reserved for the guest are not part of it: nothing runs there.
     """
     assignment = claim.numa_topology or Assignment()
-    mediated = [unit for unit in claim.resources if unit.parent_addr]
+    mdevs = claimed_mdevs(claim)
+    parents = (unit.parent_addr for unit in mdevs.values())
     pages: dict[int, dict[int, int]] = {}
     memory: dict[int, int] = {}
     for cell in assignment.cells:
@@ -97,8 +98,8 @@ def claimed_usage(claim: Claim) -> DomainUsage:
             memory_mb=memory,
             pages=pages,
             devices=frozenset(device.address for device in claim.pci),
-            mdevs=frozenset(mdev_uuid(claim.node_uuid, unit.identifier) for unit in mediated),
-            mdev_parents=frozenset(unit.parent_addr for unit in mediated if unit.parent_addr),
+            mdevs=frozenset(mdevs),
+            mdev_parents=frozenset(filter(None, parents)),
             mem_encryption=claim.mem_encryption.model if claim.mem_encryption else None,
             namespaces=frozenset(assigned_namespaces(claim.resources)),
         ),

@@ -2,8 +2,9 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, NodeNotReady, UnitConflict
-from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, UnitConflict
+from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
 from rtagent.model.device import SRIOV_PF, SRIOV_VF
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
@@ -233,3 +234,40 @@ def test_adopted_claim_is_released_like_any_other():
     state, claim = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
     state = released(state, claim)
     assert not state.units and state.usage == Usage()
+
+
+def mdev(number):
+    return AssignedResource(
+        resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{uid(number)}", parent_addr=GPU_0
+    )
+
+
+def with_mdevs(state, claim, *mdevs):
+    return after(state, adopt_mdevs(state, call("adopt_mdevs"), NOON, claim.uuid, mdevs))
+
+
+def test_mediated_devices_of_a_guest_take_the_place_of_those_that_its_claim_has():
+    state, claim = adopted(
+        device_host(pci=policy(pmem=(PMEM,))), stated(cpus=(2,), namespaces=["ns1"])
+    )
+    state, first = with_mdevs(state, claim, mdev(1), mdev(2))
+    state, second = with_mdevs(state, first, mdev(2))
+    names = [mdev(1).identifier, mdev(2).identifier]
+    assert first.units == claim.units | {("RESOURCE", name) for name in names}
+    assert second.units == claim.units | {("RESOURCE", names[1])}
+    assert second.state == claim.state
+    assert with_mdevs(state, second)[1].units == claim.units
+
+
+def test_mediated_device_that_another_owner_holds_is_refused():
+    state, first = adopted(device_host(), stated())
+    state, second = adopted(state, stated())
+    state, _ = with_mdevs(state, first, mdev(1))
+    with pytest.raises(UnitConflict, match=f"{mdev(1).identifier} is held by claim {first.uuid}"):
+        adopt_mdevs(state, call("adopt_mdevs"), NOON, second.uuid, [mdev(2), mdev(1)])
+
+
+def test_mediated_devices_of_a_claim_that_has_ended_are_refused():
+    state, claim = adopted(device_host(), stated())
+    with pytest.raises(ClaimNotFound):
+        adopt_mdevs(released(state, claim), call("adopt_mdevs"), NOON, claim.uuid, [mdev(1)])

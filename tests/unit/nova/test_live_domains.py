@@ -5,18 +5,24 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from rtagent.model.assignment import ResourceInventory
+from rtagent.model.device import Mdev
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.nova.live_domains import LiveDomains, uri_of
 from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.audits import OWNER, active
 from tests.support.hosts import TOPOLOGY, uid
+from tests.support.pci_hosts import GPU_0
 
 ENCRYPTED = Occupancy(pcpus=frozenset({3}), mdevs=frozenset({uid(7)}), mem_encryption="amd-sev")
 ENCRYPTED = replace(ENCRYPTED, unknown=frozenset({HostResource.CPUS, HostResource.ENCRYPTION}))
 
+MDEV = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+
 
 def seen(state, *owners, idle=lambda missing: missing):
     world = FakeHypervisor(TOPOLOGY)
+    world.mdevs[uid(7)] = MDEV
     for owner in owners:
         world.start_domain(owner, 1, 512, occupancy=ENCRYPTED)
     return LiveDomains(world, lambda: state, idle).observe()
@@ -27,6 +33,14 @@ def test_domains_are_observed_and_nothing_else():
     assert found.complete and found.has_domains
     assert found.domains.keys() == {OWNER, uid(9)}
     assert (found.topology, found.devices, found.namespaces) == (None, None, None)
+
+
+def test_mediated_devices_of_the_inventories_are_observed_with_their_parents():
+    name = f"{GPU_0}/nvidia-11/{uid(7)}"
+    inventory = ResourceInventory(provider=GPU_0, resource_class="VGPU", identifiers=(name,))
+    found = seen(replace(active(), resource_inventories=(inventory,)), OWNER)
+    assert found.domains[OWNER].occupancy.mdevs == {uid(7)}
+    assert found.mdevs == (MDEV,)
 
 
 def test_what_nova_assigns_elsewhere_is_left_out():

@@ -297,6 +297,17 @@ def test_existing_mediated_device_of_a_claim_is_part_of_the_inventory():
     assert len(after.resource_inventories[0].identifiers) == 1
 
 
+def test_mediated_devices_that_another_program_creates_are_part_of_the_inventory():
+    base, theirs = vgpus(), Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+    look = seen(base, devices=[with_type(1)], mdevs=[theirs])
+    (own, _), (every, _) = (
+        audited(base, replace(look, mdevs_of_others=of_others)).resource_inventories
+        for of_others in (False, True)
+    )
+    assert own.identifiers == (f"{GPU_0}/nvidia-11/0",)
+    assert every.identifiers == (*own.identifiers, f"{GPU_0}/nvidia-11/{uid(7)}")
+
+
 def test_mediated_device_of_a_foreign_domain_is_unavailable():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
