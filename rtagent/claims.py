@@ -7,7 +7,7 @@ itself is wrong. Submit it with `ResourceTracker.create`, ``change`` or ``execut
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from rtagent.errors import ClaimConflict, GuestRunning
 from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.lifecycle.transitions import live, transition
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
@@ -33,11 +34,14 @@ def instance_claim(
     request: BuildRequest,
     required: Requirements | None = None,
     *,
+    quantities: Sequence[AssignedQuantity] = (),
     active: bool = False,
 ) -> Decision:
     """Claim resources for a build: a claim in state `building`, leased.
 
     :param required: the requirements of the request under the node's policy, if they are known.
+    :param quantities: that another service has decided on, as a fact that the embedding program
+        knows.
     :param active: the domain is about to be started: the claim is in state `active`.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner has a live claim, or another claim has the uuid.
@@ -46,7 +50,7 @@ def instance_claim(
     owner_id = request.instance.uuid
     _check_no_claim(state, owner_id, call.operation_id)
     required = required or requirements.from_request(request, state.policy)
-    claim = fitted_claim(state, call, now, request, required, active=active)
+    claim = fitted_claim(state, call, now, request, required, quantities=quantities, active=active)
     return claim if isinstance(claim, Refused) else created(call, claim, now)
 
 

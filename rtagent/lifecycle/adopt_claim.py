@@ -158,6 +158,7 @@ def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -
         numa_topology=assignment,
         pci=tuple(completed_device(state, each) for each in request.devices),
         resources=tuple(completed_resource(state, each) for each in request.resources),
+        quantities=request.quantities,
     )
 
 

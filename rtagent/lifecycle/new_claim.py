@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import asdict, replace
@@ -9,6 +10,7 @@ from msgspec.structs import asdict, replace
 from rtagent.allocation.allocate import allocate
 from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.shares import shares_of
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, BUILD, BUILDING, Claim
 from rtagent.model.decision import Refused
@@ -28,12 +30,14 @@ def fitted_claim(
     required: Requirements,
     *,
     kind: str = BUILD,
+    quantities: Sequence[AssignedQuantity] = (),
     active: bool = False,
 ) -> Claim | Refused:
     """Make a claim of this kind, with the resources that the request requires.
 
     What the owner has here already is reused first.
 
+    :param quantities: that another service has decided on, beyond those of the request.
     :param active: make it in state `active`, without a lease.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises NodeNotReady: the host was never observed.
@@ -43,7 +47,8 @@ def fitted_claim(
     if isinstance(allocated, Refused):
         return allocated
     claim = new_claim(state, call, now, request, required.usage, active=active)
-    return replace(claim, kind=kind, **asdict(allocated))
+    claim = replace(claim, kind=kind, **asdict(allocated))
+    return replace(claim, quantities=(*claim.quantities, *quantities))
 
 
 def new_claim(

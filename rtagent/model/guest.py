@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from rtagent.model.assignment import AssignedResource, Assignment, CpuTopology
+from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment, CpuTopology
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import AssignedDevice, Mdev
@@ -149,6 +149,7 @@ class AdoptRequest(Value, frozen=True, kw_only=True):
     :ivar devices: address, vendor, product, type and request are the caller's; the agent adds what
         its own record of the device has.
     :ivar resources: class and identifier are the caller's; the agent adds the rest.
+    :ivar quantities: of the classes that provider files offer.
     :ivar migration: the move that the claim takes part in, or None.
     :ivar role: of this claim in that move: the guest's at its destination, or the one that is held
         at the source for its return.
@@ -160,6 +161,7 @@ class AdoptRequest(Value, frozen=True, kw_only=True):
     numa_topology: Assignment | None = None
     devices: tuple[AssignedDevice, ...] = ()
     resources: tuple[AssignedResource, ...] = ()
+    quantities: tuple[AssignedQuantity, ...] = ()
     migration: MigrationFacts | None = None
     role: Role = DEST
     attached: bool = False

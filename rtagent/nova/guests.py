@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
 from nova import objects
 
+from rtagent.allocation.provider_pools import ProviderPools
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
 from rtagent.model.migration import MigrationFacts
+from rtagent.model.node_state import NodeState
 from rtagent.model.request import (
     Allocation,
     Allocations,
@@ -237,4 +241,32 @@ def migration_facts(nova: Any) -> MigrationFacts:
         dest_compute=nova.dest_compute,
         dest_node=nova.dest_node,
         dest_host=nova.dest_host,
+    )
+
+
+def quantities(state: NodeState, allocations: Any, nova: Any) -> tuple[AssignedQuantity, ...]:
+    """Return what an instance has of the classes that provider files offer on a node: what
+    Placement has allocated there.
+
+    :param allocations: of the instance, by provider uuid; None: they are not known, and the first
+        provider that offers a class has all of what the flavor asks for.
+    :param nova: a flavor.
+    """
+    offers = ProviderPools(state).additional
+    if allocations:
+        amounts = {
+            pool: allocations[pool[0]]["resources"].get(pool[1], 0)
+            for pool in offers
+            if pool[0] in allocations
+        }
+    else:
+        specs = nova.extra_specs if offers and "extra_specs" in nova else {}
+        asked = Counter[str]()
+        for _, _, name, value in replace(NO_FLAVOR, extra_specs=specs).in_request_groups:
+            asked[name] += int(value)
+        amounts = {pool: asked.pop(pool[1], 0) for pool in offers}
+    return tuple(
+        AssignedQuantity(provider=uuid, suffix=suffix, resource_class=name, quantity=number)
+        for (uuid, name), suffix in offers.items()
+        if (number := amounts.get((uuid, name)))
     )

@@ -10,13 +10,17 @@ from typing import Any
 
 from msgspec.structs import replace
 from oslo_config import cfg
+from oslo_log import log
 
 from rtagent.conf import load
 from rtagent.conf.default import Default
+from rtagent.conf.provider_files import read_files
 from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
+from rtagent.model.policy import ProviderFiles
 from rtagent.nova.driver_report import host_cells
 
+LOG = log.getLogger(__name__)
 #: The directory of rtagent's files in ``[DEFAULT] state_path``.
 DIRECTORY = "rtagent"
 
@@ -66,7 +70,8 @@ def node_settings(
     the driver applies Nova's rules for these options.
 
     :param nova: Nova's configuration. :param compute_node: its ComputeNode.
-    :param resources: the driver's report. :param base: rtagent's own options.
+    :param resources: the driver's report. :param base: rtagent's own options, with
+        Nova's provider files.
     :param ratios: allocation ratios in place of those of the ComputeNode, by the option of each.
     """
     cells = host_cells(resources)
@@ -109,6 +114,16 @@ def node_settings(
         ),
         physnets=physnets,
     )
+
+
+def provider_files(nova: Any) -> ProviderFiles:
+    """Return Nova's provider files. What they add to Placement is Nova's: a mistake that Nova
+    allows is logged, and claims do not count what it is about.
+    """
+    files, mistakes = read_files(nova.compute.provider_config_location)
+    for error in mistakes:
+        LOG.warning("The claims lack a part of a provider file: %s", error)
+    return files
 
 
 def _default(base: Default, nova: Any, compute_node: Any, cells: Sequence[Any]) -> Default:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import os_resource_classes as orc
+from msgspec.structs import replace
 from nova import objects, utils
 from nova.compute import resource_tracker
 from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
@@ -21,7 +22,13 @@ from rtagent.nova.device_rows import DeviceRows, pools
 from rtagent.nova.driver_mdevs import DriverMdevs
 from rtagent.nova.guests import DeviceRequests, device_requests
 from rtagent.nova.holds import Hold, of_context
-from rtagent.nova.node_settings import default_options, node_settings, settings_in, state_directory
+from rtagent.nova.node_settings import (
+    default_options,
+    node_settings,
+    provider_files,
+    settings_in,
+    state_directory,
+)
 from rtagent.nova.nova_node import NovaNode
 from rtagent.state.compute_node import numa_topology, quantities
 
@@ -125,6 +132,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
         self.nodes: dict[str, NovaNode] = {}
+        self._files = provider_files(CONF)
         self._mdevs = DriverMdevs(driver, self.reportclient, lambda: tuple(self.nodes.values()))
         self.reportclient: Any = PlacementReports(self.reportclient)
         # What the audit of a node has still to do with Placement, by the name of the node.
@@ -154,6 +162,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
                 # Nova ends with this error, and would log one of ours.
                 ensure_no_dev_spec_with_devname(self.pci_tracker.dev_filter.specs)
             own = settings_in(self.options, state_directory(CONF))
+            own = replace(own, provider_files=self._files)
             settings = node_settings(CONF, compute_node, report, own, self._ratios(nodename))
             if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)

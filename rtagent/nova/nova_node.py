@@ -21,7 +21,7 @@ from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
 from rtagent.lifecycle.placed_guests import follow_configuration, follows_configuration
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
-from rtagent.model.assignment import AssignedResource, PmemNamespace
+from rtagent.model.assignment import AssignedQuantity, AssignedResource, PmemNamespace
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
 from rtagent.model.guest import AdoptRequest
@@ -181,14 +181,15 @@ class NovaNode:
 
     # -- claims ---------------------------------------------------------------------------------
 
-    def build(self, request: BuildRequest) -> Claim:
+    def build(self, request: BuildRequest, quantities: Sequence[AssignedQuantity] = ()) -> Claim:
         """Claim for an instance that is built here. What it had here before is released."""
         self.release(request.instance.uuid)
+        call = _call("instance_claim")
         return self.embedded.tracker.create(
-            instance_claim, _call("instance_claim"), request, active=True
+            instance_claim, call, request, quantities=quantities, active=True
         )
 
-    def move(self, request: MoveRequest) -> Claim:
+    def move(self, request: MoveRequest, quantities: Sequence[AssignedQuantity]) -> Claim:
         """Claim for an instance that is to arrive. What an earlier move has left is released.
 
         An instance that is here already may have only the claim with which it arrived: Nova says
@@ -208,7 +209,8 @@ class NovaNode:
             left = [claim for claim in mains if claim.state == INCOMING]
             left += [claim for claim in mains if claim not in left][1:]
         self.release(owner_id, left)
-        return self.embedded.tracker.create(move_claim, _call("move_claim"), request)
+        call = _call("move_claim")
+        return self.embedded.tracker.create(move_claim, call, request, quantities=quantities)
 
     def attach(self, request: AttachRequest, cells: Collection[int]) -> Claim:
         """Claim devices for an instance. :param cells: of the host; empty: it has none."""

@@ -48,6 +48,7 @@ def _request(node: NovaNode, hold: Hold) -> AdoptRequest:
             AssignedResource(resource_class=each.resource_class, identifier=each.identifier)
             for each in hold.resources
         ),
+        quantities=guests.quantities(node.state, None, hold.flavor),
         migration=guests.migration_facts(hold.migration) if hold.migration else None,
         role="source" if hold.prefix == "old_" else "dest",
     )

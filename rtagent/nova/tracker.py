@@ -23,6 +23,7 @@ from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest
 from rtagent.nova import guests, holds
 from rtagent.nova.guests import limits as limits_of
+from rtagent.nova.guests import quantities
 from rtagent.nova.holds import of_context
 from rtagent.nova.nova_node import NovaNode, awaits_devices
 from rtagent.nova.reconciliation import claim_at_end
@@ -78,7 +79,8 @@ class ResourceTracker(UsageTracker):
             given = node.build(
                 self._request(
                     node, instance, instance.flavor, instance.image_meta, requests, limits
-                )
+                ),
+                quantities(node.state, allocations, instance.flavor),
             )
         claim = GrantedClaim(
             context, instance, nodename, self, compute_node, requests, limits=limits
@@ -121,7 +123,10 @@ class ResourceTracker(UsageTracker):
         wanted = instance.pci_requests if migration.is_live_migration else requests
         with refusals(instance, live=migration.is_live_migration):
             build = self._request(node, instance, new_flavor, image_meta, wanted, limits)
-            given = node.move(_move_request(instance, migration, build))
+            given = node.move(
+                _move_request(instance, migration, build),
+                quantities(node.state, allocations, new_flavor),
+            )
         claim = GrantedMoveClaim(
             *(context, instance, nodename, new_flavor, image_meta, self),
             *(self.compute_nodes[nodename], requests, migration),

@@ -6,6 +6,7 @@ import pytest
 
 from rtagent import claims
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.request import InstanceUpdate
@@ -157,3 +158,10 @@ def test_active_build_has_no_lease():
     (claim,) = granted.claims
     assert (claim.state, claim.expires_at) == (ACTIVE, None)
     host().fold(granted.change).check()
+
+
+def test_quantities_that_another_service_has_decided_on_are_counted_and_not_judged():
+    quantity = AssignedQuantity(provider=uid(5), suffix="", resource_class="CUSTOM_X", quantity=4)
+    granted = claims.instance_claim(host(), call(), NOON, request(), quantities=[quantity])
+    assert granted.claims[0].quantities == (quantity,)
+    assert host().fold(granted.change).usage.quantities == {("", "CUSTOM_X"): 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from rtagent.allocation import requirements
 from rtagent.errors import ClaimConflict
 from rtagent.lifecycle.moves.context import MoveContext, move_context, move_rule
 from rtagent.lifecycle.new_claim import fitted_claim
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call
 from rtagent.model.claim import (
     BUILDING,
@@ -34,10 +36,18 @@ from rtagent.model.owners import main_claims
 from rtagent.pci.fit import addresses_by_purpose
 
 
-def move_claim(state: NodeState, call: Call, now: datetime, request: MoveRequest) -> Decision:
+def move_claim(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    request: MoveRequest,
+    *,
+    quantities: Sequence[AssignedQuantity] = (),
+) -> Decision:
     """Claim resources for a guest that is to arrive: a claim in state `incoming`, leased, and the
     destination's record of the move. What the owner has here already is reused first.
 
+    :param quantities: as of `rtagent.claims.instance_claim`.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner's claims here do not allow another; the migration is under way
         here, or has ended.
@@ -48,7 +58,9 @@ def move_claim(state: NodeState, call: Call, now: datetime, request: MoveRequest
     move = move_context(state, owner_id, facts, call.method, call, now)
     _check_no_conflict(move)
     required = requirements.from_move(request, state.policy)
-    claim = fitted_claim(state, call, now, request.build, required, kind=request.kind)
+    claim = fitted_claim(
+        state, call, now, request.build, required, kind=request.kind, quantities=quantities
+    )
     if isinstance(claim, Refused):
         return claim
     claim = replace(

@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, UnitConflict
 from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
-from rtagent.model.assignment import AssignedResource
+from rtagent.model.assignment import AssignedQuantity, AssignedResource
 from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
 from rtagent.model.device import SRIOV_PF, SRIOV_VF
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
@@ -234,6 +234,13 @@ def test_adopted_claim_is_released_like_any_other():
     state, claim = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
     state = released(state, claim)
     assert not state.units and state.usage == Usage()
+
+
+def test_quantities_that_are_stated_are_counted():
+    quantity = AssignedQuantity(provider=uid(5), suffix="", resource_class="CUSTOM_LLC", quantity=4)
+    state, claim = adopted(device_host(), stated(quantities=(quantity,)))
+    assert claim.quantities == (quantity,)
+    assert state.usage.quantities == {("", "CUSTOM_LLC"): 4}
 
 
 def mdev(number):
