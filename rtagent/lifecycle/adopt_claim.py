@@ -35,6 +35,7 @@ from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
 from rtagent.model.decision import Granted
 from rtagent.model.guest import AdoptRequest
+from rtagent.model.mem_encryption import encryption_of
 from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
@@ -159,6 +160,7 @@ def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -
         pci=tuple(completed_device(state, each) for each in request.devices),
         resources=tuple(completed_resource(state, each) for each in request.resources),
         quantities=request.quantities,
+        mem_encryption=encryption_of(each.pool for each in request.quantities),
     )
 
 

@@ -14,6 +14,7 @@ from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, BUILD, BUILDING, Claim
 from rtagent.model.decision import Refused
+from rtagent.model.mem_encryption import encryption_of
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Limits
 from rtagent.model.usage import NOTHING, Usage
@@ -48,7 +49,11 @@ def fitted_claim(
         return allocated
     claim = new_claim(state, call, now, request, required.usage, active=active)
     claim = replace(claim, kind=kind, **asdict(allocated))
-    return replace(claim, quantities=(*claim.quantities, *quantities))
+    return replace(
+        claim,
+        quantities=(*claim.quantities, *quantities),
+        mem_encryption=claim.mem_encryption or encryption_of(each.pool for each in quantities),
+    )
 
 
 def new_claim(

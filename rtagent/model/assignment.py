@@ -158,6 +158,11 @@ class AssignedQuantity(Value, frozen=True, kw_only=True):
     resource_class: str
     quantity: Positive
 
+    @property
+    def pool(self) -> tuple[str, str]:
+        """The suffix of the provider and the resource class, under which it counts."""
+        return self.suffix, self.resource_class
+
     def unit_of(self, claim_uuid: str) -> str:
         """Return the name of the unit that records the quantity of a claim."""
         parts = (claim_uuid, str(self.quantity), self.provider, self.resource_class, self.suffix)

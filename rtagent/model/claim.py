@@ -139,9 +139,7 @@ class Claim(Value, frozen=True, kw_only=True):
             memory_mb=self.memory_mb,
             disk_mb=self.disk_mb,
             numa=assignment_usage(self.numa_topology),
-            quantities={
-                (each.suffix, each.resource_class): each.quantity for each in self.quantities
-            },
+            quantities={each.pool: each.quantity for each in self.quantities},
         )
 
     def _quantity_units(self) -> Iterator[str]:

@@ -149,7 +149,7 @@ class AdoptRequest(Value, frozen=True, kw_only=True):
     :ivar devices: address, vendor, product, type and request are the caller's; the agent adds what
         its own record of the device has.
     :ivar resources: class and identifier are the caller's; the agent adds the rest.
-    :ivar quantities: of the classes that provider files offer.
+    :ivar quantities: of the classes that provider files offer, and the context of encrypted memory.
     :ivar migration: the move that the claim takes part in, or None.
     :ivar role: of this claim in that move: the guest's at its destination, or the one that is held
         at the source for its return.

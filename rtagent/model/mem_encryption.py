@@ -6,7 +6,7 @@ provider of its own, as in Nova.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import os_resource_classes as orc
@@ -64,3 +64,9 @@ def provider_suffix(model: str) -> str:
 def pool(model: str) -> tuple[str, str]:
     """Return the suffix of the provider and the resource class, under which contexts count."""
     return provider_suffix(model), RESOURCE_CLASS
+
+
+def encryption_of(pools: Iterable[tuple[str, str]]) -> MemEncryption | None:
+    """Return the encryption of a guest that has something of these pools; None: of no context."""
+    models = {pool(model): model for model in MODELS}
+    return next((MemEncryption(model=models[each]) for each in pools if each in models), None)

@@ -11,6 +11,7 @@ from nova import objects
 from rtagent.model.assignment import PmemNamespace
 from rtagent.model.device import Device
 from rtagent.model.guest import DomainDocument, GuestLayout
+from rtagent.model.mem_encryption import MODELS, EncryptionCapacity, provider_suffix
 from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Observation
 from rtagent.model.topology import Cell, Topology
@@ -26,10 +27,11 @@ def host_cells(resources: Mapping[str, Any]) -> list[Any]:
     return list(objects.NUMATopology.obj_from_db_obj(numa).cells) if numa else []
 
 
-def topology(resources: Mapping[str, Any]) -> Topology:
+def topology(resources: Mapping[str, Any], contexts: Mapping[str, int] = {}) -> Topology:
     """Return the host.
 
     :param resources: of the driver's ``get_available_resource``; numbers of any type.
+    :param contexts: the numbers of contexts for encrypted memory, by the suffix of their provider.
     """
     cells = tuple(map(_cell, host_cells(resources)))
     in_cells = frozenset[int]().union(*(cell.cpus for cell in cells))
@@ -40,7 +42,20 @@ def topology(resources: Mapping[str, Any]) -> Topology:
         hypervisor_type=str(resources.get("hypervisor_type") or ""),
         hypervisor_version=int(resources.get("hypervisor_version") or 0),
         cells=cells,
+        mem_encryption=tuple(
+            EncryptionCapacity(model=model, contexts=number)
+            for model in MODELS
+            if (number := contexts.get(provider_suffix(model)))
+        ),
     )
+
+
+def contexts(driver: Any) -> Mapping[str, int]:
+    """Return the contexts for encrypted memory, as the driver publishes them to Placement: none if
+    it is not libvirt's.
+    """
+    read = getattr(driver, "_get_memory_encryption_inventories", dict)
+    return {suffix: inventory["total"] for suffix, inventory in read().items()}
 
 
 def devices(resources: Mapping[str, Any]) -> tuple[Device, ...] | None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 from nova import objects
+from nova.virt import hardware
 
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
+from rtagent.model.mem_encryption import provider_suffix
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import (
@@ -34,7 +36,7 @@ _AMOUNTS = frozenset(
     {"resources:VCPU", "resources:PCPU", "resources:MEMORY_MB", "resources:DISK_GB"}
 )
 _OTHERS = ("resources", "trait", "group_policy", "pci_passthrough:alias", "aggregate_")
-#: Placement has the contexts of encrypted memory, and Nova's driver knows the models.
+#: Placement decides on the contexts of encrypted memory, see `quantities`.
 _ENCRYPTION = "hw:mem_encryption"
 #: Of a guest with devices alone: an attached device counts for nothing of its flavor.
 NO_FLAVOR = Flavor(vcpus=1, memory_mb=1)
@@ -244,29 +246,40 @@ def migration_facts(nova: Any) -> MigrationFacts:
     )
 
 
-def quantities(state: NodeState, allocations: Any, nova: Any) -> tuple[AssignedQuantity, ...]:
-    """Return what an instance has of the classes that provider files offer on a node: what
-    Placement has allocated there.
+def quantities(state: NodeState, allocations: Any) -> Iterator[AssignedQuantity]:
+    """Yield what Placement has allocated to an instance of the classes that provider files offer on
+    a node, and of its contexts for the encryption of memory.
 
-    :param allocations: of the instance, by provider uuid; None: they are not known, and the first
-        provider that offers a class has all of what the flavor asks for.
-    :param nova: a flavor.
+    :param allocations: of the instance, by provider uuid, or None.
     """
-    offers = ProviderPools(state).additional
-    if allocations:
-        amounts = {
-            pool: allocations[pool[0]]["resources"].get(pool[1], 0)
-            for pool in offers
-            if pool[0] in allocations
-        }
-    else:
-        specs = nova.extra_specs if offers and "extra_specs" in nova else {}
-        asked = Counter[str]()
-        for _, _, name, value in replace(NO_FLAVOR, extra_specs=specs).in_request_groups:
-            asked[name] += int(value)
-        amounts = {pool: asked.pop(pool[1], 0) for pool in offers}
-    return tuple(
-        AssignedQuantity(provider=uuid, suffix=suffix, resource_class=name, quantity=number)
-        for (uuid, name), suffix in offers.items()
-        if (number := amounts.get((uuid, name)))
-    )
+    pools = ProviderPools(state)
+    for (uuid, name), suffix in {**pools.additional, **pools.contexts}.items():
+        found = (allocations or {}).get(uuid)
+        if found and (number := found["resources"].get(name)):
+            yield AssignedQuantity(
+                provider=uuid, suffix=suffix, resource_class=name, quantity=number
+            )
+
+
+def requested_quantities(state: NodeState, nova: Any, image: Any) -> Iterator[AssignedQuantity]:
+    """Yield the same by what an instance asks for, if its allocations are not known. The first
+    provider that offers a class has all of it.
+
+    :param nova: a flavor. :param image: an ImageMeta.
+    """
+    pools, asked = ProviderPools(state), Counter[str]()
+    specs = nova.extra_specs if "extra_specs" in nova else {}
+    for _, _, name, value in replace(NO_FLAVOR, extra_specs=specs).in_request_groups:
+        asked[name] += int(value)
+    model = hardware.get_mem_encryption_constraint(nova, image)
+    contexts = {
+        pool: suffix
+        for pool, suffix in pools.contexts.items()
+        if model is not None and suffix == provider_suffix(model.model)
+    }
+    asked.update(name for _, name in contexts)
+    for (uuid, name), suffix in {**pools.additional, **contexts}.items():
+        if number := asked.pop(name, 0):
+            yield AssignedQuantity(
+                provider=uuid, suffix=suffix, resource_class=name, quantity=number
+            )

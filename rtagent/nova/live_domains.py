@@ -63,9 +63,8 @@ IdleHere = Callable[[Collection[str]], Collection[str]]
 
 
 class LiveDomains(WrappedHypervisor):
-    """What the host has besides is observed by Nova's driver. Encryption is left out, because Nova
-    keeps its contexts in Placement, and so are mediated devices that the driver does not assign
-    (Cyborg's).
+    """What the host has besides is observed by Nova's driver. Mediated devices that the driver does
+    not assign (Cyborg's) are left out, and so are models of encryption that claims do not have.
 
     :param idle: asked about the owners whose domain is missing.
     """
@@ -110,7 +109,7 @@ class LiveDomains(WrappedHypervisor):
 def _comparable(domain: Domain, mdevs: Set[str]) -> Domain:
     seen = domain.occupancy
     unknown = seen.unknown - {HostResource.ENCRYPTION}
-    occupancy = replace(seen, mdevs=seen.mdevs & mdevs, mem_encryption=None, unknown=unknown)
+    occupancy = replace(seen, mdevs=seen.mdevs & mdevs, unknown=unknown)
     return replace(domain, occupancy=occupancy)
 
 

@@ -16,10 +16,12 @@ from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devnam
 
 from rtagent.conf.settings import Settings
 from rtagent.model.claim import ATTACH, Claim
+from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.nova.device_rows import DeviceRows, pools
 from rtagent.nova.driver_mdevs import DriverMdevs
+from rtagent.nova.driver_report import contexts
 from rtagent.nova.guests import DeviceRequests, device_requests
 from rtagent.nova.holds import Hold, of_context
 from rtagent.nova.node_settings import (
@@ -167,7 +169,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
             if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
             node = self.nodes[nodename]
-            node.observe(settings, report, self._mdevs.host())
+            node.observe(settings, report, self._mdevs.host(), contexts(self.driver))
             if is_opened and self._has_devices(node):
                 self._rows.give_back_awaited(node)
             self._record_providers(nodename)
@@ -212,15 +214,15 @@ class NodeTracker(resource_tracker.ResourceTracker):
             node.set_providers(dict(self._device_providers(nodename)))
 
     def _device_providers(self, nodename: str) -> Iterator[tuple[str, str]]:
-        """Yield the suffix and the uuid of each provider of devices, and of mediated devices, which
-        keep what was known before Nova has read its providers.
+        """Yield the suffix and the uuid of each provider of devices, and of those of the driver,
+        which keep what was known before Nova has read its providers.
         """
         node, tree = self.nodes[nodename], self.provider_tree
         if CONF.pci.report_in_placement and self._has_devices(node):
             for address, uuid in self._rows.providers.items():
                 yield device_suffix(address), uuid
-        for parent in node.mdevs.parents:
-            suffix = mdev_suffix(parent.address)
+        mediated = (mdev_suffix(parent.address) for parent in node.mdevs.parents)
+        for suffix in (*mediated, *map(provider_suffix, MODELS)):
             if tree is not None and tree.exists(f"{nodename}_{suffix}"):
                 yield suffix, tree.data(f"{nodename}_{suffix}").uuid
             elif suffix in node.providers:

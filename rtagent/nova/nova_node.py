@@ -74,6 +74,7 @@ class NovaNode:
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
         self.mdevs = HostMdevs()
+        self._contexts: Mapping[str, int] = {}
         self.is_reconciled = False
         clock = SystemClock()
         Path(state_path).mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -114,11 +115,21 @@ class NovaNode:
 
     # -- the host -------------------------------------------------------------------------------
 
-    def observe(self, settings: Settings, report: Mapping[str, Any], mdevs: HostMdevs) -> None:
+    def observe(
+        self,
+        settings: Settings,
+        report: Mapping[str, Any],
+        mdevs: HostMdevs,
+        contexts: Mapping[str, int],
+    ) -> None:
         """Audit the host, and let the claims follow Nova's options, by which the driver makes the
-        domains. :param report: of the virt driver's ``get_available_resource``.
+        domains.
+
+        :param report: of the virt driver's ``get_available_resource``. :param mdevs: of the host.
+        :param contexts: as of `driver_report.topology`.
         """
         self._settings, self.report, self.mdevs = settings, report, mdevs
+        self._contexts = contexts
         self._audit()
         if not follows_configuration(self.state):
             call = _call("follow_configuration")
@@ -172,7 +183,7 @@ class NovaNode:
             domains={},
             has_domains=False,  # Nova's database says which guests are here
             complete=True,
-            topology=driver_report.topology(self.report),
+            topology=driver_report.topology(self.report, self._contexts),
             devices=self.mdevs.devices(driver_report.devices(self.report)),
             mdevs=self.mdevs.mdevs,
             mdevs_of_others=True,

@@ -48,7 +48,9 @@ def _request(node: NovaNode, hold: Hold) -> AdoptRequest:
             AssignedResource(resource_class=each.resource_class, identifier=each.identifier)
             for each in hold.resources
         ),
-        quantities=guests.quantities(node.state, None, hold.flavor),
+        quantities=tuple(
+            guests.requested_quantities(node.state, hold.flavor, hold.instance.image_meta)
+        ),
         migration=guests.migration_facts(hold.migration) if hold.migration else None,
         role="source" if hold.prefix == "old_" else "dest",
     )

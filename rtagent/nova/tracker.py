@@ -80,7 +80,7 @@ class ResourceTracker(UsageTracker):
                 self._request(
                     node, instance, instance.flavor, instance.image_meta, requests, limits
                 ),
-                quantities(node.state, allocations, instance.flavor),
+                tuple(quantities(node.state, allocations)),
             )
         claim = GrantedClaim(
             context, instance, nodename, self, compute_node, requests, limits=limits
@@ -125,7 +125,7 @@ class ResourceTracker(UsageTracker):
             build = self._request(node, instance, new_flavor, image_meta, wanted, limits)
             given = node.move(
                 _move_request(instance, migration, build),
-                quantities(node.state, allocations, new_flavor),
+                tuple(quantities(node.state, allocations)),
             )
         claim = GrantedMoveClaim(
             *(context, instance, nodename, new_flavor, image_meta, self),

@@ -9,6 +9,7 @@ from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
+from rtagent.model.mem_encryption import AMD_SEV_ES, MemEncryption, pool
 from rtagent.model.request import InstanceUpdate
 from tests.support.hosts import NOON, call, host, request, uid
 
@@ -165,3 +166,11 @@ def test_quantities_that_another_service_has_decided_on_are_counted_and_not_judg
     granted = claims.instance_claim(host(), call(), NOON, request(), quantities=[quantity])
     assert granted.claims[0].quantities == (quantity,)
     assert host().fold(granted.change).usage.quantities == {("", "CUSTOM_X"): 4}
+
+
+def test_guest_with_a_context_that_another_service_has_chosen_is_encrypted_by_its_model():
+    suffix, name = pool(AMD_SEV_ES)
+    context = AssignedQuantity(provider=uid(5), suffix=suffix, resource_class=name, quantity=1)
+    granted = claims.instance_claim(host(), call(), NOON, request(), quantities=[context])
+    assert granted.claims[0].mem_encryption == MemEncryption(model=AMD_SEV_ES)
+    assert host().fold(granted.change).usage.quantities == {pool(AMD_SEV_ES): 1}

@@ -7,6 +7,7 @@ from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
 from rtagent.model.assignment import AssignedQuantity, AssignedResource
 from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
 from rtagent.model.device import SRIOV_PF, SRIOV_VF
+from rtagent.model.mem_encryption import AMD_SEV, MemEncryption, pool
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
 from rtagent.model.usage import Usage
 from tests.support.claims import given, stated
@@ -239,8 +240,15 @@ def test_adopted_claim_is_released_like_any_other():
 def test_quantities_that_are_stated_are_counted():
     quantity = AssignedQuantity(provider=uid(5), suffix="", resource_class="CUSTOM_LLC", quantity=4)
     state, claim = adopted(device_host(), stated(quantities=(quantity,)))
-    assert claim.quantities == (quantity,)
+    assert (claim.quantities, claim.mem_encryption) == ((quantity,), None)
     assert state.usage.quantities == {("", "CUSTOM_LLC"): 4}
+
+
+def test_guest_with_a_stated_context_is_encrypted_by_its_model():
+    suffix, name = pool(AMD_SEV)
+    context = AssignedQuantity(provider=uid(5), suffix=suffix, resource_class=name, quantity=1)
+    _, claim = adopted(device_host(), stated(quantities=(context,)))
+    assert claim.mem_encryption == MemEncryption(model=AMD_SEV)
 
 
 def mdev(number):

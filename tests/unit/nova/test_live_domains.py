@@ -43,9 +43,13 @@ def test_mediated_devices_of_the_inventories_are_observed_with_their_parents():
     assert found.mdevs == (MDEV,)
 
 
-def test_what_nova_assigns_elsewhere_is_left_out():
+def test_encryption_of_a_domain_is_observed():
+    assert seen(active(), OWNER).domains[OWNER].occupancy.mem_encryption == "amd-sev"
+
+
+def test_what_others_assign_is_left_out():
     (domain,) = seen(active(), OWNER).domains.values()
-    assert domain.occupancy == Occupancy(pcpus=frozenset({3}), unknown={HostResource.CPUS})
+    assert (domain.occupancy.mdevs, domain.occupancy.unknown) == (set(), {HostResource.CPUS})
 
 
 def test_domain_of_a_server_in_work_counts_as_unreadable_if_it_is_missing():

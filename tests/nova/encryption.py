@@ -1,0 +1,67 @@
+"""Encrypted memory of servers: the claims have the contexts that Placement has allocated.
+
+Tests for `tests.nova.runner`, on Nova's functional base, see `tests.nova.restarts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fixtures
+from nova.conf import CONF
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.libvirt import test_amd_sev as base
+from oslo_utils.fixture import uuidsentinel
+
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, RESOURCE_CLASS
+from rtagent.nova.node_settings import state_directory
+from rtagent.reconcile.drift import absent
+
+HOST = "compute1"
+_FEATURES = "_domain_capability_features"
+
+
+class ContextTest(base.TestSEV):
+    """A host with both models of AMD."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        features = fakelibvirt.virConnect._domain_capability_features_with_SEV
+        self.useFixture(fixtures.MockPatchObject(fakelibvirt.virConnect, _FEATURES, features))
+        self.start_compute(hostname=HOST, qemu_version=self.qemu_version)
+        self.images = {
+            AMD_SEV: uuidsentinel.sev_image_id,
+            AMD_SEV_ES: uuidsentinel.sev_es_image_id,
+        }
+
+    def test_claim_has_the_context_of_its_model_until_the_server_is_deleted(self) -> None:
+        for model in self.images:
+            server = self._build(model)
+            self._assert_has_context(server, model)
+            self._run_periodics()
+            self._assert_has_context(server, model)
+            self._delete_server(server)
+            self.assertFalse(self._node().state.usage.quantities)
+
+    def test_claims_that_are_lost_are_adopted_with_their_contexts(self) -> None:
+        servers = {model: self._build(model) for model in self.images}
+        self._node().close()
+        (state_directory(CONF) / f"{self.compute_rp_uuids[HOST]}.sqlite").unlink()
+        self.restart_compute_service(HOST)
+        for model, server in servers.items():
+            self._assert_has_context(server, model)
+
+    def _build(self, model: str) -> Any:
+        return self._create_server(image_uuid=self.images[model], networks="none")
+
+    def _assert_has_context(self, server: Any, model: str) -> None:
+        """Assert that a server's claim has what Placement has allocated, and that it is there."""
+        (claim,) = self._node().mains(server["id"])
+        self.assertEqual(model, claim.mem_encryption.model)
+        ((quantity, provider),) = [(each.quantity, each.provider) for each in claim.quantities]
+        allocated = self._get_allocations_by_server_uuid(server["id"])[provider]["resources"]
+        self.assertEqual({RESOURCE_CLASS: quantity}, allocated)
+        self.assertEqual((), absent(self._node().state))
+
+    def _node(self) -> Any:
+        return self.computes[HOST].manager.rt.nodes[HOST]
