@@ -251,15 +251,32 @@ class TwoHostsTest(VgpuCase):
         self.api.put_service_force_down(service["id"], True)
 
 
-class LiveMigrationTest(base.VGPULiveMigrationTests):
-    """A server without NUMA cells, for which Nova makes no claim before it has arrived."""
+class LiveMigrationCase(base.VGPULiveMigrationTests):
+    """A server whose claims are compared with what Nova's drivers regard as assigned."""
 
-    def test_live_migrate_server(self) -> None:
-        super().test_live_migrate_server()
-        self._run_periodics()
+    def _assert_moved(self) -> None:
         for host, number in (("src", 0), ("dest", 1)):
             claims = self.computes[host].manager.rt.nodes[host].mains(self.server["id"])
             claimed = [uuid for claim in claims for uuid in claimed_mdevs(claim)]
             self.assertEqual(number, len(claimed))
             assigned = self.computes[host].driver._get_all_assigned_mediated_devices()
             self.assertEqual(set(claimed), set(assigned))
+
+
+class LiveMigrationTest(LiveMigrationCase):
+    """A server without NUMA cells, for which Nova makes no claim before it has arrived."""
+
+    def test_live_migrate_server(self) -> None:
+        super().test_live_migrate_server()
+        self._run_periodics()
+        self._assert_moved()
+
+
+class NumaLiveMigrationTest(LiveMigrationCase):
+    """A server with a NUMA cell, for which Nova makes a claim first."""
+
+    def test_live_migrate_server(self) -> None:
+        specs = {"resources:VGPU": "1", "trait:CUSTOM_NVIDIA_11": "required", "hw:numa_nodes": "1"}
+        self.flavor = self._create_flavor(extra_spec=specs)
+        super().test_live_migrate_server()
+        self._wait_for_assert(self._assert_moved)
