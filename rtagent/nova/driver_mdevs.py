@@ -23,7 +23,7 @@ whose they are.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
@@ -142,9 +142,8 @@ class DriverMdevs:
         and those that are reserved for live migrations.
         """
         by_owner: dict[str, list[str]] = defaultdict(list)
-        if self._types:
-            for uuid, owner_id in self._driver._get_all_assigned_mediated_devices().items():
-                by_owner[owner_id].append(uuid)
+        for uuid, owner_id in self._assigned().items():
+            by_owner[owner_id].append(uuid)
         for owner_id, uuids in by_owner.items():
             claim = claim_of_guest(node.mains(owner_id))
             held = {uuid for each in node.mains(owner_id) for uuid in claimed_mdevs(each)}
@@ -156,6 +155,17 @@ class DriverMdevs:
                 self._driver.instance_claimed_mdevs.reserved.pop(owner_id, None)
             except RequestError as error:
                 LOG.error("Mediated devices of instance %s are not recorded: %s", owner_id, error)
+
+    def _assigned(self) -> Mapping[str, str]:
+        """Return the owner of each mediated device of a domain or a reservation."""
+        try:
+            found: Mapping[str, str] = (
+                self._driver._get_all_assigned_mediated_devices() if self._types else {}
+            )
+        except Exception as error:  # libvirt's, if a domain ends while it is read
+            LOG.warning("The next audit reads the mediated devices of domains: %s", error)
+            return {}
+        return found
 
     # -- what the driver calls ------------------------------------------------------------------
 
