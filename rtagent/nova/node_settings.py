@@ -70,8 +70,8 @@ def node_settings(
     the driver applies Nova's rules for these options.
 
     :param nova: Nova's configuration. :param compute_node: its ComputeNode.
-    :param resources: the driver's report. :param base: rtagent's own options, with
-        Nova's provider files.
+    :param resources: the driver's report.
+    :param base: rtagent's own options, with Nova's provider files.
     :param ratios: allocation ratios in place of those of the ComputeNode, by the option of each.
     """
     cells = host_cells(resources)
