@@ -91,7 +91,7 @@ class VgpuCase(base.VGPUTestBase):
         return fixtures.MonkeyPatch(_XML, made)
 
 
-class OneHostTest(VgpuCase):
+class VgpuTest(VgpuCase):
     """Servers that stay on their host."""
 
     def test_claim_has_what_the_domain_has_until_the_server_is_deleted(self) -> None:
@@ -156,7 +156,7 @@ class OneHostTest(VgpuCase):
         self.assertEqual(2, len(self._domain(built[0]) | self._domain(built[1])))
 
 
-class RestartTest(VgpuCase):
+class VgpuRestartTest(VgpuCase):
     """The service starts again."""
 
     def test_host_whose_claims_are_lost_adopts_what_domains_have(self) -> None:
@@ -219,7 +219,7 @@ class RestartTest(VgpuCase):
         self._assert_claimed(other)
 
 
-class TwoHostsTest(VgpuCase):
+class VgpuMoveTest(VgpuCase):
     """Servers that move."""
 
     def setUp(self) -> None:
@@ -263,7 +263,7 @@ class LiveMigrationCase(base.VGPULiveMigrationTests):
             self.assertEqual(set(claimed), set(assigned))
 
 
-class LiveMigrationTest(LiveMigrationCase):
+class VgpuLiveMigrationTest(LiveMigrationCase):
     """A server without NUMA cells, for which Nova makes no claim before it has arrived."""
 
     def test_live_migrate_server(self) -> None:
