@@ -5,6 +5,7 @@
 : "${root:?}"
 venv="$root/.venv"
 nova_venv="$root/.venv-nova"
+nova_list="$root/constraints-nova.txt"
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 70; }
@@ -87,16 +88,25 @@ pip_pinned() {
         --constraint "$root/constraints.txt" "$@" </dev/null || die "pip failed"
 }
 
+# Lets the functions below, and tests/nova, have another release of Nova than 34.
+choose_nova() {
+    [ "$1" != 34 ] || return 0
+    export NOVA_RELEASE="$1"
+    nova_venv="$root/.venv-nova-$1"
+    nova_list="$root/constraints-nova-$1.txt"
+    [ -e "$nova_list" ] || die "--release $1: give 34, 33 or 31"
+}
+
 # A second virtual environment, with Nova and Neutron, for tests/nova. Its list of versions is
 # complete, so that pip need not look for versions that fit.
 install_nova_venv() {
     local stamp="$nova_venv/.installed" want python
-    want=$(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/constraints-nova.txt" | sha256sum)
+    want=$(cat "$root/setup.cfg" "$root/pyproject.toml" "$nova_list" | sha256sum)
     if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$want $root" ]; then return 0; fi
     python=$(find_python) || exit
     say "Installing into ${nova_venv} (${python})"
     [ -x "$nova_venv/bin/python" ] || "$python" -m venv "$nova_venv" || die "cannot make $nova_venv"
-    pip_nova --requirement "$root/constraints-nova.txt"
+    pip_nova --requirement "$nova_list"
     pip_nova --editable "$root"
     echo "$want $root" >"$stamp"
 }
@@ -125,7 +135,7 @@ install_nova_samples() {
     [ -e "$packages/doc/notification_samples" ] && return
     archive=$(mktemp -d) || die "no temporary directory"
     "$nova_venv/bin/python" -m pip download -qq --no-deps --no-binary :all: --dest "$archive" \
-        "$(grep '^nova==' "$root/constraints-nova.txt")" </dev/null || die "pip failed"
+        "$(grep '^nova==' "$nova_list")" </dev/null || die "pip failed"
     tar xzf "$archive"/nova-*.tar.gz -C "$packages" --strip-components 1 --wildcards \
         '*/doc/notification_samples' || die "tar failed"
     rm -r "$archive"

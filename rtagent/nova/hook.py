@@ -8,44 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import metadata
 from typing import TYPE_CHECKING
 
-from rtagent.errors import RtAgentError
+from rtagent.nova.releases import UnsupportedNova, check_release, installed
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
 PROG = "rtagent-nova-compute"
-#: The distribution of Nova, and the first numbers of its supported versions.
-DISTRIBUTION = "nova"
-SUPPORTED = ("34",)
-
-
-class UnsupportedNova(RtAgentError):
-    """Nova is absent, or of a release that is not supported."""
-
-    template = "{found}; rtagent-nova-compute supports Nova {supported}"
-    expected = True
-
-
-def installed() -> str | None:
-    """Return the version of Nova in this environment; None: there is none."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def check_release(version: str | None) -> None:
-    """Check that a version of Nova is supported.
-
-    :raises UnsupportedNova: it is not, or there is none.
-    """
-    if version is not None and version.partition(".")[0] in SUPPORTED:
-        return
-    found = "Nova is not installed" if version is None else f"Nova {version} is installed"
-    raise UnsupportedNova(found=found, supported=", ".join(SUPPORTED))
 
 
 def install(options: cfg.ConfigOpts | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from nova import utils
 from oslo_log import log
 
 from rtagent.api.address import parse
@@ -23,6 +22,7 @@ from rtagent.nova.holds import idle_instances
 from rtagent.nova.live_domains import PART, DomainAudits, libvirt_of
 from rtagent.nova.node_tracker import CONF
 from rtagent.nova.nova_node import NovaNode
+from rtagent.nova.releases import has_native_threads
 from rtagent.nova.tracker import ResourceTracker
 from rtagent.ports import Hypervisor
 from rtagent.rpc.in_flight import InFlight
@@ -209,7 +209,7 @@ def _comparable_libvirt(
     settings: Settings, telemetry: Telemetry, node: NovaNode
 ) -> LibvirtHypervisor | None:
     """Return the libvirt whose domains are compared with the claims; None: they are not."""
-    if utils.concurrency_mode_threading():
+    if has_native_threads():
         return libvirt_of(CONF, settings, telemetry, node)
     # A call of libvirt's would stop all greenlets.
     LOG.warning("Without native threads, claims are not compared with libvirt's domains")

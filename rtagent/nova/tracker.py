@@ -27,6 +27,7 @@ from rtagent.nova.guests import quantities
 from rtagent.nova.holds import of_context
 from rtagent.nova.nova_node import NovaNode, awaits_devices
 from rtagent.nova.reconciliation import claim_at_end
+from rtagent.nova.releases import forget_device_providers
 from rtagent.nova.usage_tracker import UsageTracker
 
 LOG = log.getLogger(__name__)
@@ -95,7 +96,7 @@ class ResourceTracker(UsageTracker):
         self._rows.take(instance.uuid, requests.requests, given.pci)
         with _released_on_error(node, given):
             instance.resources = self._members(allocations, given)
-        self._invalidate_pci_in_placement_cached_rps(allocations)
+        forget_device_providers(self, allocations)
         self._update_usage_from_instance(context, instance, nodename)
         self._update(context.elevated(), compute_node)
         return claim
@@ -140,7 +141,7 @@ class ResourceTracker(UsageTracker):
         with _released_on_error(node, given):
             resources = self._members(allocations, given)
         self._save_move(instance, claim, rows, resources)
-        self._invalidate_pci_in_placement_cached_rps(allocations)
+        forget_device_providers(self, allocations)
         self._update_usage_from_migration(context, instance, migration, nodename)
         self._update(context.elevated(), self.compute_nodes[nodename])
         return claim

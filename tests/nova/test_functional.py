@@ -17,19 +17,18 @@ from typing import Any
 
 import pytest
 
+from tests.nova.releases import HERE, names_in
+from tests.servers.neutron import ENVIRONMENT
+
 ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).parent
-PYTHON = ROOT / ".venv-nova/bin/python"
+PYTHON = ENVIRONMENT / "bin/python"
 #: Processes that run Nova's tests side by side: one for each CPU of the smallest machine.
 PROCESSES = 2
 #: Seconds for all tests, and for one. On idle CPUs they need a small part of it.
 PATIENCE, PATIENCE_OF_ONE = 3000, 300
 #: Seconds in which a test that has timed out ends.
 END = 60
-QUICK = tuple((HERE / "quick.txt").read_text().split())
-OWN = tuple((HERE / "own.txt").read_text().split())
-LONG = tuple((HERE / "long.txt").read_text().split())
-SERVED = tuple((HERE / "served.txt").read_text().split())
+QUICK, OWN, LONG, SERVED = map(names_in, ("quick", "own", "long", "served"))
 NAMES = (*QUICK, *OWN, *SERVED)
 #: The environment of tests for which Nova must not replace threads by greenlets.
 THREADS = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"}

@@ -1,11 +1,15 @@
 """OpenStack Neutron over HTTP, in the virtual environment that has Nova."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.servers.server import Server, accepts, free_port
 
-ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-nova"
+#: The release of Nova, which ``tools/test --release`` sets.
+RELEASE = os.environ.get("NOVA_RELEASE", "34")
+_NAME = ".venv-nova" if RELEASE == "34" else f".venv-nova-{RELEASE}"
+ENVIRONMENT = Path(__file__).resolve().parents[2] / _NAME
 
 _CONF = """\
 [DEFAULT]
