@@ -8,23 +8,24 @@ from pathlib import Path
 from tests.servers.neutron import RELEASE
 
 HERE = Path(__file__).parent
-_FUNCTIONAL = "nova.tests.functional.libvirt"
-#: Nova itself has a test of encrypted memory since 34.
-_ENCRYPTED = {f"{_FUNCTIONAL}.test_amd_sev.TestSEV.test_sev_es_lost_after_restart": None}
-_VIRTUAL_FUNCTION = f"{_FUNCTIONAL}.test_pci_sriov_servers.SRIOVServersTest.test_live_migrate_VF"
+_LIBVIRT = "nova.tests.functional.libvirt"
+_VIRTUAL_FUNCTION = f"{_LIBVIRT}.test_pci_sriov_servers.SRIOVServersTest.test_live_migrate_VF"
 _THREADS = "tests.nova.served.ThreadsTest"
+#: Nova has functional tests of encrypted memory, and with native threads, since 34.
+_BEFORE_34: Mapping[str, str | None] = {
+    f"{_LIBVIRT}.test_amd_sev.TestSEV.test_sev_es_lost_after_restart": None,
+    f"{_THREADS}.test_operators_read_claims_cells_metrics_and_the_page": None,
+    f"{_THREADS}.test_domains_are_compared_with_the_claims": None,
+}
 #: Tests of the lists, which are those of the newest release, that an older one does not have, each
 #: with the one that takes its place there, or None.
 DIFFERENCES: Mapping[str, Mapping[str, str | None]] = {
     "34": {},
-    "33": _ENCRYPTED,
+    "33": _BEFORE_34,
     "31": {
-        **_ENCRYPTED,
-        # Of servers with devices of both kinds.
+        **_BEFORE_34,
+        # With devices of both kinds.
         f"{_VIRTUAL_FUNCTION}_mixed_mode_success": f"{_VIRTUAL_FUNCTION}_success",
-        # It has greenlets alone.
-        f"{_THREADS}.test_operators_read_claims_cells_metrics_and_the_page": None,
-        f"{_THREADS}.test_domains_are_compared_with_the_claims": None,
     },
 }
 
