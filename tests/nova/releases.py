@@ -10,12 +10,10 @@ from tests.servers.neutron import RELEASE
 HERE = Path(__file__).parent
 _LIBVIRT = "nova.tests.functional.libvirt"
 _VIRTUAL_FUNCTION = f"{_LIBVIRT}.test_pci_sriov_servers.SRIOVServersTest.test_live_migrate_VF"
-_THREADS = "tests.nova.served.ThreadsTest"
 #: Nova has functional tests of encrypted memory, and with native threads, since 34.
 _BEFORE_34: Mapping[str, str | None] = {
     f"{_LIBVIRT}.test_amd_sev.TestSEV.test_sev_es_lost_after_restart": None,
-    f"{_THREADS}.test_operators_read_claims_cells_metrics_and_the_page": None,
-    f"{_THREADS}.test_domains_are_compared_with_the_claims": None,
+    **dict.fromkeys((HERE / "served.txt").read_text().split()),
 }
 #: Tests of the lists, which are those of the newest release, that an older one does not have, each
 #: with the one that takes its place there, or None.
