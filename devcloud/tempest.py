@@ -24,10 +24,14 @@ SELECTION = (
 #: One test a line; a selection that runs before each release.
 QUICK = HERE / "tempest-quick.txt"
 _WORKSPACE = "/var/lib/tempest"
-#: A line of the progress that `tempest run` prints: its worker, the test, and how it ended.
-_LINE = re.compile(r"^\{\d+\} (?P<test>\S+).* \.\.\. (?P<outcome>ok|FAILED|SKIPPED)(: .*)?$")
-#: Of a class whose preparation failed or was skipped, in the place of its tests.
-_CLASS = re.compile(r"^setUpClass \((?P<name>.*)\)$")
+#: A line of the progress that `tempest run` prints: its worker, the test, and how it ended. A class
+#: whose preparation failed or was skipped has one line in the place of its tests.
+_LINE = re.compile(
+    r"^\{\d+\} (setUpClass \((?P<group>\S+)\)|(?P<test>tempest\.\S+)).*"
+    r" \.\.\. (?P<outcome>ok|FAILED|SKIPPED)(: .*)?$"
+)
+#: The last part of the name of such a line.
+_WHOLE = "setUpClass"
 
 
 class Results(dict[str, str]):
@@ -39,8 +43,19 @@ class Results(dict[str, str]):
         results = cls()
         for line in output:
             if matched := _LINE.match(line.rstrip()):
-                results[matched["test"]] = matched["outcome"]
+                name = matched["test"] or f"{matched['group']}.{_WHOLE}"
+                results[name] = matched["outcome"]
         return results
+
+    def updated(self, newer: Results) -> Results:
+        """Return the results with newer ones, of the same or of other tests."""
+        groups = {name.rpartition(".")[0] for name in newer}
+        left = {
+            name: outcome
+            for name, outcome in self.items()
+            if not (name.endswith(f".{_WHOLE}") and name.rpartition(".")[0] in groups)
+        }
+        return Results(left | newer)
 
     def count(self) -> str:
         """Return the numbers of each outcome, for people."""
@@ -84,8 +99,8 @@ def run(cloud: Cloud, kind: str, tests: Iterable[str]) -> Results:
     cloud.say(results.count())
     file = results_file(kind)
     # Those of other tests are kept, so that a selection can be run again.
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps(kept | results, indent=1, sort_keys=True) + "\n")
+    kept = Results(json.loads(file.read_text())) if file.exists() else Results()
+    file.write_text(json.dumps(kept.updated(results), indent=1, sort_keys=True) + "\n")
     return results
 
 

@@ -45,7 +45,8 @@ def reach(
     """Return what the placements of a guest with NUMA cells can use, by the rules of `fit`.
 
     `fit` chooses one placement. Here every host cell counts on which a placement puts a guest cell,
-    and there every CPU and every page size by which the guest cell fits.
+    and there every CPU and every page size by which the guest cell fits. So a CPU may count that no
+    placement has, because the others that it would need there are taken first.
 
     :param devices: as for `fit`.
     """

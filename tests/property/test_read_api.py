@@ -21,12 +21,15 @@ TARGET = st.builds(
 
 @given(TARGET | st.text(max_size=40))
 @example("/metrics?x=1")
+@example("/events")
 @example("//claims//")
 @example("http://[::1/claims")
 def test_every_target_is_answered_from_one_state(target):
     reply = answer(sources(), target)
     assert reply.status in (200, 400, 404)
-    if reply.media_type.startswith("text/plain"):
+    if reply.media_type.startswith("text/event-stream"):
+        assert b": complete" in reply.body  # nothing has happened
+    elif reply.media_type.startswith("text/plain"):
         assert b"rtagent_revision 5.0\n" in reply.body
     elif reply.media_type.startswith("text/html"):
         assert b"revision 5" in reply.body
