@@ -12,17 +12,17 @@ from typing import Any
 _TOOL = Path(__file__).resolve().parents[2] / "tools/openstack"
 
 
-def tool(*arguments: str, code: int | None = 0) -> str:
-    """Return the output of a command. :param code: its exit code; None: any."""
+def tool(*arguments: str, code: int = 0) -> str:
+    """Return what a command prints. :param code: its exit code."""
     done = subprocess.run(
         [str(_TOOL), *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         check=False,
     )
-    assert code in (done.returncode, None), f"{arguments}: {done.returncode}\n{done.stdout}"
+    shown = f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode == code, shown
     return done.stdout
 
 
