@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from openstack.exceptions import SDKException
@@ -155,7 +156,8 @@ class Faults:
         def is_clean() -> bool:
             servers = list(api.compute.servers(name=f"^{_PREFIX}"))
             for server in servers:
-                api.compute.delete_server(server, force=True, ignore_missing=True)
+                with suppress(SDKException):  # it may be gone meanwhile, or a service not be ready
+                    api.compute.delete_server(server, force=True)
             return not servers
 
         wait_until(is_clean, "deletion of all servers", _SETTLE)
