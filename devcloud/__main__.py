@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 
-from devcloud import accounts, configs, speed, story, tempest
+from openstack.exceptions import SDKException
+
+from devcloud import accounts, configs, speed, story, tempest, tempest_results
 from devcloud.cloud import Cloud, timed
 from devcloud.comparison import differences
 from devcloud.compute import PROGRAMS, Compute
@@ -18,9 +20,12 @@ from devcloud.places import BIN, COMPUTES, LOGS
 
 def main() -> int:
     arguments = _parser().parse_args()
+    cloud = Cloud(timed(_show))
     try:
-        return int(arguments.do(Cloud(timed(_show)), arguments) or 0)
-    except CloudError as error:
+        if arguments.do in _ON_A_CLOUD and not cloud.controller.is_on:
+            raise CloudError("the cloud is not up: tools/openstack up")
+        return int(arguments.do(cloud, arguments) or 0)
+    except (CloudError, SDKException, OSError, subprocess.CalledProcessError) as error:
         print(f"tools/openstack: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -86,10 +91,10 @@ def run_tempest(cloud: Cloud, arguments: argparse.Namespace) -> int:
     if arguments.compare or arguments.table:
         stock, ours = tempest.last("stock"), tempest.last("rtagent")
         if arguments.table:
-            print(tempest.table(stock, ours), end="")
+            print(tempest_results.table(stock, ours), end="")
             return 0
         print(f"stock: {stock.count()}\nrtagent: {ours.count()}")
-        lines = tempest.differences(stock, ours)
+        lines = tempest_results.differences(stock, ours)
         print("\n".join(lines) if lines else "No test ended in another way.")
         return int(bool(lines))
     tests = arguments.regex or tempest.SELECTION
@@ -110,7 +115,7 @@ def show_accounts(cloud: Cloud, _: argparse.Namespace) -> int:
 
 
 def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
-    cloud.up("rtagent")
+    cloud.up("stock" if arguments.stock else "rtagent")
     cloud.say(f"{arguments.number} faults, seed {arguments.seed}")
     faults = Faults(cloud, arguments.seed)
     left = faults.run(arguments.number)
@@ -124,6 +129,16 @@ def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
 def measure_speed(cloud: Cloud, arguments: argparse.Namespace) -> None:
     times = speed.measure(cloud, arguments.turns)
     print("\n".join(speed.table(times)))
+
+
+#: What does not start the cloud itself, and needs it.
+_ON_A_CLOUD = (run, compute, power, show_accounts)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -151,10 +166,11 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("state", choices=("on", "off"))
     verb(lambda cloud, _: story.play(cloud), "story", "play what an operator does, with rtagent")
     add = verb(make_faults, "faults", "clients at work while services and hosts fail")
-    add.add_argument("--number", type=int, default=30, help="of faults; default: 30")
+    add.add_argument("--number", type=_positive, default=30, help="of faults; default: 30")
     add.add_argument("--seed", type=int, default=1, help="of what is done, and when")
+    add.add_argument("--stock", action="store_true", help="with Nova's own compute service")
     add = verb(measure_speed, "speed", "seconds that users wait, stock and rtagent in turns")
-    add.add_argument("--turns", type=int, default=3, help="of each; default: 3")
+    add.add_argument("--turns", type=_positive, default=3, help="of each; default: 3")
     verb(show_accounts, "accounts", "compare Nova, Placement, libvirt and rtagent")
     add = verb(run_tempest, "tempest", "run Tempest; exits with 1 if a test fails")
     add.add_argument("regex", nargs="*", help="of the tests; default: the compute API's")

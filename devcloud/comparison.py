@@ -26,19 +26,19 @@ Account = Mapping[str, Mapping[str, Holding]]
 
 def differences(accounts: Mapping[str, Account]) -> list[str]:
     """Return a sentence for each difference, at a moment at which nothing is done to a server."""
-    found = []
+    lines = []
     for host in sorted({host for account in accounts.values() for host in account}):
         by_store = {name: acc[host] for name, acc in accounts.items() if host in acc}
         for server in sorted({uuid for servers in by_store.values() for uuid in servers}):
             missing = [name for name, servers in by_store.items() if server not in servers]
             if missing:
                 having = [name for name in by_store if name not in missing]
-                found.append(
+                lines.append(
                     f"{host}: {server} is in {_listed(having)}, and not in {_listed(missing)}"
                 )
             holdings = {n: servers[server] for n, servers in by_store.items() if server in servers}
-            found += [f"{host}: {server}: {text}" for text in _unequal(holdings)]
-    return found + doubles(accounts)
+            lines += [f"{host}: {server}: {text}" for text in _unequal(holdings)]
+    return lines + doubles(accounts)
 
 
 def _unequal(holdings: Mapping[str, Holding]) -> Iterator[str]:

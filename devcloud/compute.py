@@ -10,6 +10,7 @@ from devcloud import configs
 from devcloud.controller import Controller
 from devcloud.hosts import Host, Process, free_port, write_files
 from devcloud.places import CLOUD
+from tests.servers.libvirtd import ACCOUNT
 
 #: The program of Nova's service of a compute host.
 PROGRAMS = {"stock": "nova-compute", "rtagent": "rtagent-nova-compute"}
@@ -51,11 +52,7 @@ class Compute(Host):
         write_files(self.directory, files)
         _copy_keys(self)
         etc = self.directory / "etc"
-        # libvirt looks for its account, although domains run as root.
-        for file, line in (
-            ("passwd", "libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin\n"),
-            ("group", "libvirt-qemu:x:64055:\n"),
-        ):
+        for file, line in ACCOUNT.items():
             text = (etc / file).read_text()
             if "\nlibvirt-qemu:" not in text:
                 (etc / file).write_text(text + line)

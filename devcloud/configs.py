@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from devcloud.places import ADDRESS, COMPUTES, CONTROLLER
+from tests.servers.libvirtd import QEMU_CONF
 
 C = ADDRESS[CONTROLLER]
 API = f"http://{C}"
@@ -58,7 +59,7 @@ def compute(name: str, password: str, uuid: str) -> dict[str, str]:
         "/etc/neutron/neutron.conf": _neutron(password),
         "/etc/neutron/openvswitch_agent.conf": _OVS_AGENT.format(host=name),
         "/etc/libvirt/libvirtd.conf": _LIBVIRTD.format(address=address, uuid=uuid),
-        "/etc/libvirt/qemu.conf": _QEMU.format(address=address),
+        "/etc/libvirt/qemu.conf": QEMU_CONF + f'migration_host = "{address}"\n',
         "/etc/ssh/sshd_config": _SSHD.format(address=address),
         "/etc/ssh/ssh_config": _SSH,
         "/etc/rtagent/rtagent.conf": "[DEFAULT]\nstate_path = /var/lib/nova/rtagent\n",
@@ -289,18 +290,6 @@ listen_tcp = 1
 auth_tcp = "none"
 listen_addr = "{address}"
 host_uuid = "{uuid}"
-"""
-
-#: With the defaults libvirt waits for daemons that are not here.
-_QEMU = """user = "root"
-group = "root"
-dynamic_ownership = 0
-remember_owner = 0
-security_driver = "none"
-cgroup_controllers = []
-namespaces = []
-stdio_handler = "file"
-migration_host = "{address}"
 """
 
 _RABBITMQ = """listeners.tcp.1 = 0.0.0.0:5672

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from devcloud import configs, contents
-from devcloud.hosts import Host, write_files
-from devcloud.places import BIN, CONTROLLER, HERE, KEPT
+from devcloud.hosts import CloudError, Host, write_files
+from devcloud.places import ADDRESS, BIN, CONTROLLER, HERE, KEPT, MAKES_TABLES
 
 #: The WSGI module of each API, its port, the arguments and the variables of the service.
 _APIS: dict[str, tuple[str, int, Sequence[str], dict[str, str]]] = {
@@ -60,14 +61,22 @@ class Controller(Host):
     def __init__(self, password: str) -> None:
         super().__init__(CONTROLLER)
         self.password = password
+        # Written when the tables and the accounts are made: by what.
+        self._complete = self.directory / "var/lib/complete"
 
     def start(self, say: Callable[[str], None]) -> None:
         """Start everything. :param say: shows what is done."""
+        if not self._complete.exists():
+            # Nothing, or what a first start that was interrupted has left.
+            self.power_off()
+            shutil.rmtree(self.directory, ignore_errors=True)
+        elif self._complete.read_text() != _version():
+            raise CloudError("other releases have made the tables: tools/openstack down --delete")
         if not self.is_on:
             self._power_on()
         say("MariaDB, RabbitMQ, memcached")
         self._start_servers()
-        if not (self.directory / "var/lib/complete").exists():
+        if not self._complete.exists():
             say("the tables of six services (once)")
             self._make_tables()
             self._start_apis("keystone")
@@ -80,9 +89,9 @@ class Controller(Host):
             self.daemon(name, name, "--config-file", file)
 
     def _power_on(self) -> None:
-        if not self.directory.exists() and KEPT.exists():
-            self.directory.mkdir(parents=True)
-            (self.directory / "var").mkdir()
+        kept = KEPT / self._complete.name
+        if not self.directory.exists() and kept.exists() and kept.read_text() == _version():
+            (self.directory / "var").mkdir(parents=True)
             subprocess.run(["cp", "-a", KEPT, self.directory / "var/lib"], check=True)
         self.make()
         write_files(self.directory, configs.controller(self.password))
@@ -202,10 +211,19 @@ class Controller(Host):
 
     def _keep(self) -> None:
         """Keep the data for the next cloud."""
-        (self.directory / "var/lib/complete").touch()
+        self._complete.write_text(_version())
         self.stop("mariadb", 15)
-        subprocess.run(["cp", "-a", self.directory / "var/lib", f"{KEPT}.new"], check=True)
-        shutil.rmtree(f"{KEPT}.new/rabbitmq")
-        KEPT.with_name("kept.new").rename(KEPT)
+        new = KEPT.with_suffix(".new")
+        for directory in (new, KEPT):
+            shutil.rmtree(directory, ignore_errors=True)
+        subprocess.run(["cp", "-a", self.directory / "var/lib", new], check=True)
+        shutil.rmtree(new / "rabbitmq")
+        new.rename(KEPT)
         self._start_database()
         self.wait_port("mariadb", 3306, "127.0.0.1")
+
+
+def _version() -> str:
+    """Return by what the tables and the accounts are recognised. They name the addresses."""
+    parts = [repr(ADDRESS).encode(), *(file.read_bytes() for file in MAKES_TABLES)]
+    return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -119,18 +118,23 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name, self.directory, self.address = name, STATE / name, ADDRESS[name]
         self._init = Process(self.directory / "init.pid")
+        self._processes = self.directory / "processes"
 
     @property
     def is_on(self) -> bool:
         return self._init.pid is not None
 
-    @cached_property
-    def _processes(self) -> Path:
-        return self.directory / "processes"
+    @property
+    def pid(self) -> str:
+        """The number of its process 1. :raises CloudError: it has no power."""
+        pid = self._init.pid
+        if pid is None:
+            raise CloudError(f"{self.name} has no power: tools/openstack up")
+        return str(pid)
 
     def path(self, place: str) -> Path:
         """Return where this machine sees a path of the host's, also what lies in its /run."""
-        return Path(f"/proc/{self._init.pid}/root{place}")
+        return Path(f"/proc/{self.pid}/root{place}")
 
     def make(self) -> None:
         """Make its directory, with a copy of this machine's /etc, unless it is there."""
@@ -161,10 +165,8 @@ class Host:
 
     def enter(self, *command: str | Path) -> list[str]:
         """Return the command with which this machine runs a command on the host."""
-        if not self.is_on:
-            raise CloudError(f"{self.name} has no power: tools/openstack up")
         spaces = ("--net", "--uts", "--mount", "--pid")
-        return ["nsenter", "-t", str(self._init.pid), *spaces, *map(str, command)]
+        return ["nsenter", "-t", self.pid, *spaces, *map(str, command)]
 
     def run(self, *command: str | Path, env: Mapping[str, str] | None = None) -> str:
         """Run a program to its end, and return its standard output.
@@ -245,8 +247,8 @@ class Host:
         """Lay a cable between this host, the controller, and another one."""
         port = f"to-{host.name}"
         # The other namespaces do not know the number of the process.
-        ip = ["nsenter", "-t", str(self._init.pid), "--net", "ip", "link"]
-        peer = ["peer", "name", "eth0", "netns", str(host._init.pid)]
+        ip = ["nsenter", "-t", self.pid, "--net", "ip", "link"]
+        peer = ["peer", "name", "eth0", "netns", host.pid]
         subprocess.run([*ip, "add", port, "type", "veth", *peer], check=True)
         subprocess.run([*ip, "set", port, "master", "br0", "up"], check=True)
         host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
@@ -257,9 +259,8 @@ class Host:
 
         :raises CloudError: another cloud, or a network of this machine, is in the way.
         """
-        pid = str(self._init.pid)
         for command in (
-            ["link", "add", LINK, "type", "veth", "peer", "name", "machine", "netns", pid],
+            ["link", "add", LINK, "type", "veth", "peer", "name", "machine", "netns", self.pid],
             ["address", "add", f"{LINK_HERE}/30", "dev", LINK],
             ["link", "set", LINK, "up"],
         ):

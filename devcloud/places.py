@@ -15,6 +15,12 @@ STATE = CLOUD / "state"
 LOGS = STATE / "log"
 #: What the controller has after its tables were made; a copy of it is the start of each new cloud.
 KEPT = CLOUD / "kept"
+#: What the tables and accounts in it depend on.
+MAKES_TABLES = (
+    ROOT / "constraints-nova.txt",
+    ROOT / "constraints-openstack.txt",
+    *(HERE / f"{name}.py" for name in ("configs", "contents", "controller")),
+)
 #: The volumes, as files, which each host sees.
 VOLUMES = STATE / "volumes"
 #: The disk of a guest.

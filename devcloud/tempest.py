@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from devcloud import configs, contents
 from devcloud.cloud import Cloud
 from devcloud.hosts import ENVIRONMENT, CloudError
 from devcloud.places import CLOUD, HERE
+from devcloud.tempest_results import Results
 
 #: All tests of the compute API, and the scenarios that need no ssh to a guest. Left out are live
 #: migrations with a volume: libvirt refuses them here, as it takes no directory of this machine for
@@ -24,43 +23,6 @@ SELECTION = (
 #: One test a line; a selection that runs before each release.
 QUICK = HERE / "tempest-quick.txt"
 _WORKSPACE = "/var/lib/tempest"
-#: A line of the progress that `tempest run` prints: its worker, the test, and how it ended. A class
-#: whose preparation failed or was skipped has one line in the place of its tests.
-_LINE = re.compile(
-    r"^\{\d+\} (setUpClass \((?P<group>\S+)\)|(?P<test>tempest\.\S+)).*"
-    r" \.\.\. (?P<outcome>ok|FAILED|SKIPPED)(: .*)?$"
-)
-#: The last part of the name of such a line.
-_WHOLE = "setUpClass"
-
-
-class Results(dict[str, str]):
-    """How each test ended (``ok``, ``FAILED`` or ``SKIPPED``), by its name."""
-
-    @classmethod
-    def of(cls, output: Iterable[str]) -> Results:
-        """Read what `tempest run` printed."""
-        results = cls()
-        for line in output:
-            if matched := _LINE.match(line.rstrip()):
-                name = matched["test"] or f"{matched['group']}.{_WHOLE}"
-                results[name] = matched["outcome"]
-        return results
-
-    def updated(self, newer: Results) -> Results:
-        """Return the results with newer ones, of the same or of other tests."""
-        groups = {name.rpartition(".")[0] for name in newer}
-        left = {
-            name: outcome
-            for name, outcome in self.items()
-            if not (name.endswith(f".{_WHOLE}") and name.rpartition(".")[0] in groups)
-        }
-        return Results(left | newer)
-
-    def count(self) -> str:
-        """Return the numbers of each outcome, for people."""
-        counts = Counter(self.values())
-        return ", ".join(f"{counts[name]} {name.lower()}" for name in ("ok", "SKIPPED", "FAILED"))
 
 
 def results_file(kind: str) -> Path:
@@ -91,7 +53,7 @@ def run(cloud: Cloud, kind: str, tests: Iterable[str]) -> Results:
         for line in runs.stdout:
             log.write(line)
             output.append(line)
-            if _LINE.match(line.rstrip()):
+            if Results.of([line]):
                 cloud.say(line.rstrip())
     results = Results.of(output)
     if not results:
@@ -126,33 +88,3 @@ def last(kind: str) -> Results:
     except FileNotFoundError:
         option = " --stock" if kind == "stock" else ""
         raise CloudError(f"no results: run tools/openstack tempest{option}") from None
-
-
-def differences(stock: Mapping[str, str], rtagent: Mapping[str, str]) -> list[str]:
-    """Return a line for each test that did not end in the same way."""
-    return [
-        f"{name}: stock {stock.get(name, 'not run')}, rtagent {rtagent.get(name, 'not run')}"
-        for name in sorted({*stock, *rtagent})
-        if stock.get(name) != rtagent.get(name)
-    ]
-
-
-def table(stock: Results, rtagent: Results) -> str:
-    """Return the results by class of tests, as a CSV table."""
-
-    def by_class(results: Results) -> dict[str, Counter[str]]:
-        counts: dict[str, Counter[str]] = {}
-        for name, outcome in results.items():
-            counts.setdefault(name.rpartition(".")[0], Counter())[outcome] += 1
-        return counts
-
-    first, second = by_class(stock), by_class(rtagent)
-    rows = ["class,stock ok,stock skipped,stock failed,rtagent ok,rtagent skipped,rtagent failed"]
-    for name in sorted({*first, *second}):
-        numbers = [
-            str(counts.get(name, Counter())[outcome])
-            for counts in (first, second)
-            for outcome in ("ok", "SKIPPED", "FAILED")
-        ]
-        rows.append(",".join([name.removeprefix("tempest.api.compute."), *numbers]))
-    return "\n".join(rows) + "\n"

@@ -28,7 +28,7 @@ _PLACES = {
 
 # The driver looks up its compiled-in account before it reads the configuration, which makes it run
 # domains as root. The package that would add the account also installs the system's own service.
-_ACCOUNT = {
+ACCOUNT = {
     "passwd": "libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin\n",
     "group": "libvirt-qemu:x:64055:\n",
 }
@@ -42,7 +42,7 @@ auth_unix_rw = "none"
 
 # Without system bus, control groups and helper daemons a domain starts at once; with the defaults
 # libvirt waits for each of them.
-_QEMU_CONF = """\
+QEMU_CONF = """\
 user = "root"
 group = "root"
 dynamic_ownership = 0
@@ -98,13 +98,13 @@ class Libvirtd(Server):
     def prepare(self) -> None:
         for name, place in _PLACES.items():
             ours = self.directory / name
-            if name in _ACCOUNT:
-                ours.write_text(Path(place).read_text() + _ACCOUNT[name])
+            if name in ACCOUNT:
+                ours.write_text(Path(place).read_text() + ACCOUNT[name])
             else:
                 ours.mkdir()
         etc = self.directory / "etc"
         (etc / "libvirtd.conf").write_text(_LIBVIRTD_CONF.format(directory=self.directory))
-        (etc / "qemu.conf").write_text(_QEMU_CONF)
+        (etc / "qemu.conf").write_text(QEMU_CONF)
 
     def command(self) -> Sequence[str]:
         binds = [f"mount --bind '{self.directory}/{name}' {to}" for name, to in _PLACES.items()]
