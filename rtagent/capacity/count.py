@@ -66,12 +66,17 @@ class Counts:
 
     def __init__(self, listed: Callable[[], Sequence[Flavor]] = tuple) -> None:
         self._listed = listed
+        # Held, because the identity of what is gone may be used again.
+        self._flavors, self._version = listed(), 0
         self._kept: tuple[Position, Sequence[Flavor], Count] | None = None
 
     @property
     def version(self) -> int:
         """Another number after another file of flavors was read."""
-        return id(self._listed())
+        flavors = self._listed()
+        if flavors is not self._flavors:
+            self._flavors, self._version = flavors, self._version + 1
+        return self._version
 
     def of(self, state: NodeState) -> Count:
         """Return the count of a state of a host that was observed."""

@@ -166,6 +166,16 @@ def test_a_device_whose_cell_is_full_is_stranded():
     assert not [name for name, _ in parts(both, far) if name.startswith("PCI")]
 
 
+def test_cpus_of_a_cell_that_has_none_of_the_required_devices_are_stranded():
+    policy = replace(HOST.policy, pci=PciPolicy(aliases=ALIASES))
+    one = replace(HOST, devices=PciDevices(record([gpu("0000:0b:00.0", 1)])), policy=policy)
+    specs = {**PINNED, "pci_passthrough:alias": "gpu:1"}
+    near = flavor(1, **specs, **{"hw:pci_numa_affinity_policy": "required"})
+    far = flavor(1, **specs, **{"hw:pci_numa_affinity_policy": "preferred"})
+    assert [where for name, where in parts(one, near) if name == "PCPU"] == ["cell 0"]
+    assert not [where for name, where in parts(one, far) if name == "PCPU"]
+
+
 def test_a_device_that_one_guest_would_get_instead_of_another_is_not_stranded():
     gpus = record([gpu("0000:0a:00.0", 0), gpu("0000:0b:00.0", 1)])
     policy = replace(HOST.policy, pci=PciPolicy(aliases=ALIASES))
@@ -201,3 +211,15 @@ def test_flavors_whose_guests_need_the_same_are_counted_once():
     one, other = count.catalogue.flavors
     assert count.room(one) is count.room(other)
     assert isinstance(one, CatalogueFlavor)
+
+
+def test_each_file_of_flavors_that_is_read_has_a_version_of_its_own():
+    files = [(Flavor(vcpus=1, memory_mb=512),)]
+    counts = Counts(lambda: files[0])
+    versions = [counts.version]
+    for number in range(1024, 8192, 1024):
+        del files[0]  # what is read next may lie at its address
+        files.append((Flavor(vcpus=1, memory_mb=number),))
+        versions.append(counts.version)
+    assert counts.version == versions[-1]
+    assert len(set(versions)) == len(versions)

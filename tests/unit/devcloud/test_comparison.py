@@ -47,3 +47,10 @@ def test_a_cpu_of_two_servers_is_found():
     two = {"a": PINNED, "b": PINNED}
     assert doubles(accounts(libvirt=two)) == ["one: CPU 1 belongs to 2 servers in libvirt"]
     assert doubles(accounts()) == []
+
+
+def test_no_cpu_in_one_store_and_one_in_another_differ():
+    none = {"a": Holding(vcpus=1, memory_mb=64, disk_gb=1, cpus=frozenset())}
+    assert differences(accounts(rtagent=none)) == [
+        "one: a: cpus: [1] in Nova, [1] in Placement, [1] in libvirt, [] in rtagent"
+    ]
