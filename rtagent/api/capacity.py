@@ -46,8 +46,10 @@ def blocked(
     error = draining_error(state) or creation_error
     if error is None and state.topology is None:
         error = NodeNotReady("the topology of this host is not known yet")
-    every, devices = (None if each is None else each.message for each in (error, devices_error))
-    return Blocked(every=every, devices=devices)
+    return Blocked(
+        every=error.message if error else None,
+        devices=devices_error.message if devices_error else None,
+    )
 
 
 def document(
@@ -74,10 +76,10 @@ def document(
     count = counts.of(state)
     if only is None:
         flavors: Sequence[CatalogueFlavor] = count.catalogue.flavors
-        rows = [_row(each, count.room(each), blocked.of(each, state)) for each in flavors]
+        rows = [_row(flavor, count.room(flavor), blocked.of(flavor, state)) for flavor in flavors]
     else:
-        flavor = count.flavor(only)
-        rows = [] if flavor is None else [_described(count, flavor, blocked.of(flavor, state))]
+        named = count.flavor(only)
+        rows = [] if named is None else [_described(count, named, blocked.of(named, state))]
     return {
         **host,
         "left_out": count.catalogue.left_out,

@@ -159,13 +159,13 @@ class DriverMdevs:
     def _assigned(self) -> Mapping[str, str]:
         """Return the owner of each mediated device of a domain or a reservation."""
         try:
-            found: Mapping[str, str] = (
+            owners: Mapping[str, str] = (
                 self._driver._get_all_assigned_mediated_devices() if self._types else {}
             )
         except Exception as error:  # libvirt's, if a domain ends while it is read
             LOG.warning("The next audit reads the mediated devices of domains: %s", error)
             return {}
-        return found
+        return owners
 
     # -- what the driver calls ------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ def _name_consumers(client: Any) -> None:
     read = client.get_allocs_for_consumer
 
     def named(context: Any, consumer: str) -> Any:
-        found = read(context, consumer)
-        return {**found, "allocations": ConsumerAllocations(found["allocations"], consumer)}
+        answer = read(context, consumer)
+        return {**answer, "allocations": ConsumerAllocations(answer["allocations"], consumer)}
 
     client.get_allocs_for_consumer = named

@@ -254,8 +254,8 @@ def quantities(state: NodeState, allocations: Any) -> Iterator[AssignedQuantity]
     """
     pools = ProviderPools(state)
     for (uuid, name), suffix in {**pools.additional, **pools.contexts}.items():
-        found = (allocations or {}).get(uuid)
-        if found and (number := found["resources"].get(name)):
+        allocation = (allocations or {}).get(uuid)
+        if allocation and (number := allocation["resources"].get(name)):
             yield AssignedQuantity(
                 provider=uuid, suffix=suffix, resource_class=name, quantity=number
             )

@@ -241,15 +241,15 @@ def idle_instances(uuids: Collection[str], host: str, nodename: str) -> set[str]
     """
     # Nova would leave out those that can be restored, and would not leave out deleted ones.
     filters = {"uuid": list(uuids), "deleted": False, "soft_deleted": True}
-    found = objects.InstanceList.get_by_filters(
+    instances = objects.InstanceList.get_by_filters(
         nova_context.get_admin_context(), filters, expected_attrs=[]
     )
     return {
-        str(each.uuid)
-        for each in found
-        if (each.host, each.node) == (host, nodename)
-        and each.task_state is None
-        and each.vm_state != vm_states.BUILDING
+        str(instance.uuid)
+        for instance in instances
+        if (instance.host, instance.node) == (host, nodename)
+        and instance.task_state is None
+        and instance.vm_state != vm_states.BUILDING
     }
 
 
