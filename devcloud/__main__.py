@@ -110,7 +110,7 @@ def show_accounts(cloud: Cloud, _: argparse.Namespace) -> int:
         numbers = (f"{name} {len(account.get(host.name, ()))}" for name, account in stores.items())
         print(f"{host.name}: servers in {', '.join(numbers)}")
     lines = differences(stores)
-    print("\n".join(lines) if lines else "The accounts agree.")
+    print("\n".join([*accounts.leaks(cloud), *(lines or ["The accounts agree."])]))
     return int(bool(lines))
 
 
@@ -122,7 +122,8 @@ def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
     steps = ", ".join(f"{step} {number}" for step, number in sorted(faults.steps.items()))
     cloud.say(f"Servers: {steps}")
     lines = [*sorted(faults.doubles), *left]
-    cloud.say("\n".join(lines) if lines else "No CPU had two servers, and the accounts agree.")
+    agree = "No CPU had two servers, and the accounts agree."
+    print("\n".join([*accounts.leaks(cloud), *(lines or [agree])]))
     return int(bool(lines))
 
 

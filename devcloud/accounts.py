@@ -23,8 +23,8 @@ _KIB_OF_MB = 1024
 
 
 def read(cloud: Cloud) -> dict[str, Account]:
-    """Return the account of each store, by its name. A host without power has no domains, and no
-    claims that can be read.
+    """Return the account of each store, by its name, without what `leaks` names. A host without
+    power has no domains, and no claims that can be read.
     """
     hosts = [host for host in cloud.computes if host.is_on]
     accounts: dict[str, Account] = {
@@ -35,6 +35,28 @@ def read(cloud: Cloud) -> dict[str, Account]:
     if all(host.program == "rtagent" for host in cloud.computes):
         accounts["rtagent"] = {host.name: dict(_claims(host)) for host in hosts}
     return accounts
+
+
+#: Consumers of Placement that are migrations of servers which Nova has deleted.
+_LEAKED = (
+    "SELECT m.uuid FROM nova_cell1.migrations m"
+    " JOIN nova_cell1.instances i ON i.uuid = m.instance_uuid WHERE i.deleted != 0"
+)
+
+
+def leaks(cloud: Cloud) -> list[str]:
+    """Return a sentence for each allocation that Nova has left, with either compute service: when a
+    live migration is interrupted and its server is deleted, what the server had at the source stays
+    allocated to the migration. ``nova-manage placement audit --delete`` removes it.
+    """
+    rows = _rows(
+        cloud,
+        "a.consumer_id, 'host', p.name",
+        "placement.allocations a JOIN placement.resource_providers p"
+        f" ON p.id = a.resource_provider_id WHERE a.consumer_id IN ({_LEAKED})",
+    )
+    leaked = sorted({(row["host"], row["uuid"]) for row in rows})
+    return [f"{host}: Nova has left the allocation of migration {uuid}" for host, uuid in leaked]
 
 
 def _nova(cloud: Cloud) -> Account:
@@ -66,7 +88,7 @@ def _placement(cloud: Cloud) -> Account:
         "a.consumer_id, 'host', p.name, 'class', c.name, 'used', a.used",
         "placement.allocations a JOIN placement.resource_providers p"
         " ON p.id = a.resource_provider_id JOIN placement.resource_classes c"
-        " ON c.id = a.resource_class_id",
+        f" ON c.id = a.resource_class_id WHERE a.consumer_id NOT IN ({_LEAKED})",
     )
     for row in rows:
         account[row["host"]].setdefault(row["uuid"], Counter())[row["class"]] = row["used"]
