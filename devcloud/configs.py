@@ -119,6 +119,8 @@ password_hash_rounds = 4
 provider = fernet
 [fernet_tokens]
 key_repository = /var/lib/keystone/fernet-keys
+[fernet_receipts]
+key_repository = /var/lib/keystone/fernet-keys
 [credential]
 key_repository = /var/lib/keystone/credential-keys
 [cache]

@@ -71,7 +71,7 @@ class Controller(Host):
             self.power_off()
             shutil.rmtree(self.directory, ignore_errors=True)
         elif self._complete.read_text() != _version():
-            raise CloudError("other releases have made the tables: tools/openstack down --delete")
+            raise CloudError("the data are those of another version: tools/openstack down --delete")
         if not self.is_on:
             self._power_on()
         say("MariaDB, RabbitMQ, memcached")
