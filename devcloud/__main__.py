@@ -119,8 +119,9 @@ def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
     cloud.say(f"{arguments.number} faults, seed {arguments.seed}")
     faults = Faults(cloud, arguments.seed)
     left = faults.run(arguments.number)
-    steps = ", ".join(f"{step} {number}" for step, number in sorted(faults.steps.items()))
-    cloud.say(f"Servers: {steps}")
+    for name, numbers in (("Faults", faults.faults), ("Servers", faults.steps)):
+        counted = ", ".join(f"{step} {number}" for step, number in sorted(numbers.items()))
+        cloud.say(f"{name}: {counted}")
     lines = [*sorted(faults.doubles), *left]
     agree = "No CPU had two servers, and the accounts agree."
     print("\n".join([*accounts.leaks(cloud), *(lines or [agree])]))
@@ -128,8 +129,11 @@ def make_faults(cloud: Cloud, arguments: argparse.Namespace) -> int:
 
 
 def measure_speed(cloud: Cloud, arguments: argparse.Namespace) -> None:
-    times = speed.measure(cloud, arguments.turns)
-    print("\n".join(speed.table(times)))
+    if arguments.guests:
+        lines = speed.measure_guests(cloud, arguments.guests)
+    else:
+        lines = speed.table(speed.measure(cloud, arguments.turns))
+    print("\n".join(lines))
 
 
 #: What does not start the cloud itself, and needs it.
@@ -172,6 +176,12 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--stock", action="store_true", help="with Nova's own compute service")
     add = verb(measure_speed, "speed", "seconds that users wait, stock and rtagent in turns")
     add.add_argument("--turns", type=_positive, default=3, help="of each; default: 3")
+    add.add_argument(
+        "--guests",
+        type=_positive,
+        metavar="N",
+        help="servers a minute with N guests of Nova's fake driver on each host, in an empty cloud",
+    )
     verb(show_accounts, "accounts", "compare Nova, Placement, libvirt and rtagent")
     add = verb(run_tempest, "tempest", "run Tempest; exits with 1 if a test fails")
     add.add_argument("regex", nargs="*", help="of the tests; default: the compute API's")

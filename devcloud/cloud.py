@@ -98,6 +98,20 @@ class Cloud:
         host.start(self.controller)
         host.start_program()
 
+    def force_down(self, host: Compute, *, down: bool) -> None:
+        """Tell Nova whether the service of a host is down, whatever its reports say.
+
+        :raises CloudError: Nova refuses it. A host from which servers were evacuated is down until
+            its service has completed what it knows of that.
+        """
+        api = self.connect().compute
+        (service,) = api.services(host=host.name, binary="nova-compute")
+        path = f"/os-services/{service.id}"
+        wait_until(
+            lambda: api.put(path, json={"forced_down": down}).ok,
+            f"Nova knows that {host.name} is {'down' if down else 'up'}",
+        )
+
     def connect(self) -> Any:
         """Return a connection of openstacksdk, as the administrator."""
         return contents.connect(self.controller.password)

@@ -19,7 +19,12 @@ SOCKET = "/var/lib/nova/rtagent/rtagent.sock"
 
 
 class Compute(Host):
-    """A compute host, which can lose its power."""
+    """A compute host, which can lose its power.
+
+    :ivar driver: of Nova, set before the host is made.
+    """
+
+    driver = "libvirt.LibvirtDriver"
 
     def start(self, controller: Controller) -> None:
         """Start everything but Nova's service."""
@@ -48,7 +53,7 @@ class Compute(Host):
         identity = self.directory / "uuid"
         if not identity.exists():
             identity.write_text(str(uuid.uuid4()))
-        files = configs.compute(self.name, controller.password, identity.read_text())
+        files = configs.compute(self.name, controller.password, identity.read_text(), self.driver)
         write_files(self.directory, files)
         _copy_keys(self)
         etc = self.directory / "etc"

@@ -49,13 +49,16 @@ def controller(password: str) -> dict[str, str]:
     }
 
 
-def compute(name: str, password: str, uuid: str) -> dict[str, str]:
-    """Return the files of a compute host, by path. :param uuid: of the host, for libvirt."""
+def compute(name: str, password: str, uuid: str, driver: str) -> dict[str, str]:
+    """Return the files of a compute host, by path.
+
+    :param uuid: of the host, for libvirt. :param driver: of Nova.
+    """
     address = ADDRESS[name]
     return {
         "/etc/hosts": HOSTS,
         "/etc/nova/nova.conf": _nova(name, password)
-        + _COMPUTE.format(shared=_cpus(SHARED), dedicated=_cpus(DEDICATED)),
+        + _COMPUTE.format(driver=driver, shared=_cpus(SHARED), dedicated=_cpus(DEDICATED)),
         "/etc/neutron/neutron.conf": _neutron(password),
         "/etc/neutron/openvswitch_agent.conf": _OVS_AGENT.format(host=name),
         "/etc/libvirt/libvirtd.conf": _LIBVIRTD.format(address=address, uuid=uuid),
@@ -225,7 +228,6 @@ host = {host}
 my_ip = {ADDRESS[host]}
 state_path = /var/lib/nova
 transport_url = {_rabbit(password)}
-compute_driver = libvirt.LibvirtDriver
 allow_resize_to_same_host = true
 shutdown_timeout = 10
 vif_plugging_timeout = 60
@@ -254,7 +256,9 @@ workers = 1
 
 #: With Open vSwitch without a bridge of its own for each port, Neutron sends no event in a live
 #: migration (Nova's bug 1734320).
-_COMPUTE = """[compute]
+_COMPUTE = """[DEFAULT]
+compute_driver = {driver}
+[compute]
 cpu_shared_set = {shared}
 cpu_dedicated_set = {dedicated}
 live_migration_wait_for_vif_plug = false

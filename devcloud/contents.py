@@ -87,5 +87,5 @@ def make_contents(cloud: Any) -> None:
     if cloud.network.find_network(NETWORK) is None:
         network = cloud.network.create_network(name=NETWORK, shared=True)
         cloud.network.create_subnet(
-            name=NETWORK, network_id=network.id, ip_version=4, cidr="10.99.0.0/24"
+            name=NETWORK, network_id=network.id, ip_version=4, cidr="10.99.0.0/20"
         )

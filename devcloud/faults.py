@@ -30,7 +30,11 @@ _SETTLE = 300.0
 
 
 class Faults:
-    """One run. :ivar doubles: each CPU that was seen with two servers, at any moment."""
+    """One run.
+
+    :ivar doubles: each CPU that was seen with two servers, at any moment.
+    :ivar faults: the number of each. :ivar steps: the number of each thing that clients did.
+    """
 
     def __init__(self, cloud: Cloud, seed: int) -> None:
         self._cloud, self._random = cloud, random.Random(seed)
@@ -38,6 +42,7 @@ class Faults:
         self._ends = threading.Event()
         self._guard = threading.Lock()
         self.doubles: set[str] = set()
+        self.faults: dict[str, int] = {}
         self.steps: dict[str, int] = {}
 
     def run(self, number: int) -> list[str]:
@@ -52,7 +57,9 @@ class Faults:
                 for _ in range(number):
                     time.sleep(_PAUSE)
                     fault = self._random.choice(self._faults())
-                    self._cloud.say(fault.__name__.strip("_").replace("_", " "))
+                    name = fault.__name__.strip("_").replace("_", " ")
+                    self._cloud.say(name)
+                    self.faults[name] = self.faults.get(name, 0) + 1
                     fault()
             finally:
                 self._ends.set()
@@ -64,7 +71,8 @@ class Faults:
     def _faults(self) -> list[Callable[[], None]]:
         # Twice as likely, because they are what rtagent is in.
         kills = [self._kill_compute_service] * 2
-        return [*kills, self._cut_power, self._restart_broker, self._restart_database]
+        host = [self._cut_power, self._evacuate]
+        return [*kills, *host, self._restart_broker, self._restart_database]
 
     def _kill_compute_service(self) -> None:
         host = self._random.choice(self._cloud.computes)
@@ -77,6 +85,27 @@ class Faults:
         host.power_off()
         time.sleep(self._random.choice((1.0, 10.0)))
         self._cloud.power_on(host)
+
+    def _evacuate(self) -> None:
+        """Cut the power of a host, have its servers built again on the other, and give it back."""
+        host = self._random.choice(self._cloud.computes)
+        api = self._cloud.connect().compute
+        host.power_off()
+        self._cloud.force_down(host, down=True)
+        evacuating = []
+        for server in api.servers(host=host.name):
+            with suppress(SDKException):  # it is deleted meanwhile, or another task has it
+                api.evacuate_server(server)
+                evacuating.append(server.id)
+
+        def is_elsewhere() -> bool:
+            return not any(server.id in evacuating for server in api.servers(host=host.name))
+
+        with suppress(CloudError):  # what was building is in error, and stays there
+            wait_until(is_elsewhere, "evacuation", _PATIENCE)
+        self._count("evacuated", len(evacuating))
+        self._cloud.power_on(host)
+        self._cloud.force_down(host, down=False)
 
     def _restart_broker(self) -> None:
         self._cloud.controller.stop("rabbitmq", 9)
@@ -145,9 +174,9 @@ class Faults:
         wait_until(is_done, server.name, _PATIENCE)
         return status
 
-    def _count(self, step: str) -> None:
+    def _count(self, step: str, number: int = 1) -> None:
         with self._guard:
-            self.steps[step] = self.steps.get(step, 0) + 1
+            self.steps[step] = self.steps.get(step, 0) + number
 
     def _settled(self) -> list[str]:
         """Delete what is left, and return what differs after `_SETTLE`."""

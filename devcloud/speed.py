@@ -13,9 +13,12 @@ from devcloud import contents
 from devcloud.cloud import Cloud
 from devcloud.compute import PROGRAMS
 from devcloud.hosts import CloudError
+from devcloud.places import STATE
 
 #: Builds in one turn one after another, at the same time, and moves.
 _SINGLE, _TOGETHER, _MOVES = 10, 8, 3
+#: Builds on hosts that were filled, and as many on empty hosts.
+_COUNTED = 40
 _PATIENCE = 180.0
 
 
@@ -39,6 +42,29 @@ def measure(cloud: Cloud, turns: int) -> dict[str, Times]:
             cloud.say(f"turn {turn + 1} of {turns}: {kind}")
             _Turn(cloud.connect()).run(times[kind])
     return times
+
+
+def measure_guests(cloud: Cloud, guests: int) -> Iterable[str]:
+    """Fill both hosts with guests that Nova's fake driver does not start, and yield the lines of a
+    table: servers a minute on empty hosts and on full ones, stock, rtagent, and their ratio.
+
+    :param cloud: without data, as which it ends. :param guests: on each host.
+    :raises CloudError: it has data.
+    """
+    rates: dict[str, tuple[float, float]] = {}
+    for kind in PROGRAMS:
+        if STATE.exists():
+            raise CloudError("this needs an empty cloud: tools/openstack down --delete")
+        for host in cloud.computes:
+            host.driver = "fake.FakeDriver"
+        cloud.up(kind)
+        cloud.say(f"{kind}: {guests} guests on each host, and {_COUNTED} more")
+        rates[kind] = _Turn(cloud.connect()).fill(guests * len(cloud.computes) + _COUNTED)
+        cloud.delete()
+    yield _HEAD
+    for index, number in enumerate((0, guests)):
+        stock, ours = (rates[kind][index] for kind in PROGRAMS)
+        yield _line(f"servers a minute, {number} guests on a host", stock, ours)
 
 
 class _Turn:
@@ -65,6 +91,23 @@ class _Turn:
         times.rates.append(60 * _TOGETHER / (time.monotonic() - began))
         times.together += [seconds for _, seconds in built]
         self._delete(*(server for server, _ in built))
+
+    def fill(self, number: int) -> tuple[float, float]:
+        """Build servers, and return how many there were a minute at first and at last."""
+        compute = self._api.compute
+        project = self._api.session.get_project_id()
+        compute.update_quota_set(project, instances=-1, cores=-1, ram=-1)
+        self._api.network.update_quota(project, ports=-1)
+        ends: list[float] = [time.monotonic()]
+
+        def build(index: int) -> None:
+            self._build(f"guest-{index}")
+            ends.append(time.monotonic())
+
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            list(pool.map(build, range(number)))
+        first, last = ends[_COUNTED] - ends[0], ends[-1] - ends[-1 - _COUNTED]
+        return 60 * _COUNTED / first, 60 * _COUNTED / last
 
     def _timed(self, do: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
         began = time.monotonic()
@@ -110,7 +153,7 @@ class _Turn:
 
 def table(times: dict[str, Times]) -> Iterable[str]:
     """Yield the lines of a table with medians: what, stock, rtagent, and their ratio."""
-    yield f"{'':42} {'stock':>8} {'rtagent':>8} {'ratio':>6}"
+    yield _HEAD
     for name, what in (
         ("single", "server create, one at a time: s"),
         ("together", f"server create, {_TOGETHER} at a time: s"),
@@ -119,4 +162,11 @@ def table(times: dict[str, Times]) -> Iterable[str]:
         ("live", "live migration: s"),
     ):
         stock, ours = (statistics.median(getattr(times[kind], name)) for kind in PROGRAMS)
-        yield f"{what:42} {stock:8.2f} {ours:8.2f} {ours / stock:6.2f}"
+        yield _line(what, stock, ours)
+
+
+_HEAD = f"{'':42} {'stock':>8} {'rtagent':>8} {'ratio':>6}"
+
+
+def _line(what: str, stock: float, ours: float) -> str:
+    return f"{what:42} {stock:8.2f} {ours:8.2f} {ours / stock:6.2f}"

@@ -116,7 +116,10 @@ class Story:
         self._rtagent(other, "claim list -c display_name -c state -c memory_mb")
         self._say(f"{host.name} returns. It gives up what was evacuated; what stayed starts again.")
         self._tool(f"power {host.name} on", lambda: self._cloud.power_on(host))
-        self._up_again(host)
+        line = f"openstack compute service set --up {host.name} nova-compute"
+        self._console.print(f"$ {line}", style="bold", highlight=False)
+        self._cloud.force_down(host, down=False)
+        self._cloud.wait_services()
         for name in self._servers_on(host):
             self._openstack(f"server reboot --hard {name}")
             self._wait(name.removeprefix(_PREFIX), "ACTIVE")
@@ -227,19 +230,6 @@ class Story:
             f"{_PREFIX}{name} on {host.name}",
             _PATIENCE,
         )
-
-    def _up_again(self, host: Compute) -> None:
-        """Nova refuses it until its service has completed what it knows of the evacuation."""
-        (service,) = self._api.compute.services(host=host.name, binary="nova-compute")
-        line = f"compute service set --up {host.name} nova-compute"
-
-        def is_accepted() -> bool:
-            path = f"/os-services/{service.id}"
-            return bool(self._api.compute.put(path, json={"forced_down": False}).ok)
-
-        wait_until(is_accepted, f"{host.name} up", _PATIENCE)
-        self._console.print(f"$ openstack {line}", style="bold", highlight=False)
-        self._cloud.wait_services()
 
     def _no_drift(self, host: Compute) -> None:
         """Show that no server has anything else than its claim says."""
