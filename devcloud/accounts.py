@@ -63,7 +63,8 @@ def _nova(cloud: Cloud) -> Account:
     account: dict[str, dict[str, Holding]] = {host.name: {} for host in cloud.computes}
     rows = _rows(
         cloud,
-        "i.uuid, 'host', i.host, 'flavor', e.flavor, 'cells', e.numa_topology",
+        "i.uuid, 'host', i.host, 'task', i.task_state, 'flavor', e.flavor,"
+        " 'cells', e.numa_topology",
         "nova_cell1.instances i JOIN nova_cell1.instance_extra e ON e.instance_uuid = i.uuid"
         " WHERE i.deleted = 0 AND i.host IS NOT NULL AND i.vm_state != 'shelved_offloaded'",
     )
@@ -76,7 +77,11 @@ def _nova(cloud: Cloud) -> Account:
             vcpus=flavor["vcpus"],
             memory_mb=flavor["memory_mb"],
             disk_gb=flavor["root_gb"] + flavor["ephemeral_gb"],
-            cpus=frozenset(cpu for cell in pins for cpu in cell.values()),
+            # While a server is resized or reverted, Nova writes its host and its CPUs one after the
+            # other: the CPUs can be those of the other host.
+            cpus=None
+            if (row["task"] or "").startswith("resize_")
+            else frozenset(cpu for cell in pins for cpu in cell.values()),
         )
     return account
 

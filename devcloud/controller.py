@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from devcloud import configs, contents
 from devcloud.hosts import CloudError, Host, write_files
-from devcloud.places import ADDRESS, BIN, CONTROLLER, HERE, KEPT, MAKES_TABLES
+from devcloud.places import ADDRESS, BIN, CONTROLLER, HERE, KEPT, LINK, MAKES_TABLES
 
 #: The WSGI module of each API, its port, the arguments and the variables of the service.
 _APIS: dict[str, tuple[str, int, Sequence[str], dict[str, str]]] = {
@@ -158,6 +158,13 @@ class Controller(Host):
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-buffer-pool-size=256M",
         )
+
+    def power_off(self) -> None:
+        """Also remove the cable to this machine, which the kernel may keep for minutes."""
+        if self.is_on:
+            super().power_off()
+            cable = ["ip", "link", "delete", LINK]
+            subprocess.run(cable, check=False, capture_output=True)
 
     def query(self, sql: str) -> str:
         """Run statements of SQL, and return the rows, with tabs."""

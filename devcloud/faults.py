@@ -50,6 +50,7 @@ class Faults:
 
         :param number: of faults. :raises CloudError: a part did not start again.
         """
+        contents.lift_quotas(self._cloud.connect())
         with ThreadPoolExecutor(_LOOPS + 1) as pool:
             tasks = [pool.submit(self._loop, index) for index in range(_LOOPS)]
             tasks.append(pool.submit(self._watch))
@@ -93,13 +94,14 @@ class Faults:
         host.power_off()
         self._cloud.force_down(host, down=True)
         evacuating = []
-        for server in api.servers(host=host.name):
+        for server in api.servers(compute_host=host.name):
             with suppress(SDKException):  # it is deleted meanwhile, or another task has it
                 api.evacuate_server(server)
                 evacuating.append(server.id)
 
         def is_elsewhere() -> bool:
-            return not any(server.id in evacuating for server in api.servers(host=host.name))
+            left = api.servers(compute_host=host.name)
+            return not any(server.id in evacuating for server in left)
 
         with suppress(CloudError):  # what was building is in error, and stays there
             wait_until(is_elsewhere, "evacuation", _PATIENCE)

@@ -249,6 +249,8 @@ class Host:
         # The other namespaces do not know the number of the process.
         ip = ["nsenter", "-t", self.pid, "--net", "ip", "link"]
         peer = ["peer", "name", "eth0", "netns", host.pid]
+        # The kernel may keep a cable for minutes after a host at its other end has lost its power.
+        subprocess.run([*ip, "delete", port], check=False, capture_output=True)
         subprocess.run([*ip, "add", port, "type", "veth", *peer], check=True)
         subprocess.run([*ip, "set", port, "master", "br0", "up"], check=True)
         host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")

@@ -94,10 +94,7 @@ class _Turn:
 
     def fill(self, number: int) -> tuple[float, float]:
         """Build servers, and return how many there were a minute at first and at last."""
-        compute = self._api.compute
-        project = self._api.session.get_project_id()
-        compute.update_quota_set(project, instances=-1, cores=-1, ram=-1)
-        self._api.network.update_quota(project, ports=-1)
+        contents.lift_quotas(self._api)
         ends: list[float] = [time.monotonic()]
 
         def build(index: int) -> None:
