@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,9 @@ _ANYONE = "ffffffff-ffff-4fff-8fff-ffffffffffff"
 _NO_TOPOLOGY = CpuTopology(sockets=1, cores=1, threads=1)
 
 _sorted = msgspec.json.Encoder(order="deterministic")
+_decode = msgspec.json.Decoder(Instance).decode
+#: Returns the requirements of a request, or why it is invalid, and a digest of what decides.
+_Requiring = Callable[[BuildRequest], tuple[Requirements | str, str]]
 
 
 class CatalogueFlavor(Value, frozen=True, kw_only=True):
@@ -37,7 +41,7 @@ class CatalogueFlavor(Value, frozen=True, kw_only=True):
         flavor alone does, or if flavors of one name differ.
     :ivar build: the request of one more such guest.
     :ivar claims: the number of live claims like it. :ivar in_file: the operator's file lists it.
-    :ivar required: what it needs on this host; None: see `error`.
+    :ivar required: what it needs on this host, or on any; None: see `error`.
     :ivar error: why no host with this configuration takes it, or "".
     :ivar digest: of what decides. :ivar alone: it is what the flavor alone needs.
     """
@@ -89,18 +93,46 @@ def catalogue(
 ) -> Catalogue:
     """Return the catalogue of a host.
 
-    Claims of one flavor whose guests need the same are counted together. Attached devices and
-    damaged claims are left out. If there are too many flavors, those with the most claims stay, and
-    then the first of the file.
+    Claims of one flavor whose guests need the same are counted together. If there are too many
+    flavors, those with the most claims stay, and then the first of the file.
 
     :param listed: the flavors of the operator's file, with different names.
     :param only: a name in the catalogue: return that flavor alone, also if it would be left out, or
         none.
     """
+    guests = guests_of(state.claims.values())
+    return _catalogue(partial(_requirements, state.policy), guests, listed, only)
+
+
+def fleet_catalogue(
+    guests: Mapping[bytes, int], listed: Sequence[Flavor] = (), only: str | None = None
+) -> Catalogue:
+    """Return the catalogue of a fleet, as `catalogue` does that of a host.
+
+    Hosts have aliases of devices of their own, and filters read extra specs. So guests need the
+    same if their extra specs are equal, too. What a flavor needs is without its devices.
+
+    :param guests: what `guests_of` returns, of all hosts.
+    """
+    return _catalogue(_requirements_anywhere, guests, listed, only)
+
+
+def guests_of(claims: Iterable[Claim]) -> Counter[bytes]:
+    """Return the number of claims like each, by their request. Attached devices and damaged claims
+    are left out.
+    """
+    whole = (claim for claim in claims if claim.kind != ATTACH and not claim.quarantined)
+    return Counter(_sorted.encode(_instance(claim)) for claim in whole)
+
+
+def _catalogue(
+    requiring: _Requiring, guests: Mapping[bytes, int], listed: Sequence[Flavor], only: str | None
+) -> Catalogue:
     if only is not None:
         listed = [flavor for flavor in listed if _is_of(only, _name(flavor))]
+    file = _of_file(requiring, listed[:MAX_FLAVORS])
     merged: dict[tuple[str, str], CatalogueFlavor] = {}
-    for flavor in (*_of_file(state.policy, listed[:MAX_FLAVORS]), *_of_claims(state, only)):
+    for flavor in (*file, *_of_claims(requiring, guests, only)):
         known = merged.setdefault((flavor.name, flavor.digest), flavor)
         if known is not flavor:
             claims = known.claims + flavor.claims
@@ -113,24 +145,19 @@ def catalogue(
     )
 
 
-def _of_file(policy: Policy, listed: Iterable[Flavor]) -> Iterator[CatalogueFlavor]:
+def _of_file(requiring: _Requiring, listed: Iterable[Flavor]) -> Iterator[CatalogueFlavor]:
     for flavor in listed:
-        yield _flavor(policy, Instance(uuid=_ANYONE, flavor=flavor), in_file=True)
+        yield _flavor(requiring, Instance(uuid=_ANYONE, flavor=flavor), in_file=True)
 
 
-def _of_claims(state: NodeState, only: str | None) -> Iterator[CatalogueFlavor]:
+def _of_claims(
+    requiring: _Requiring, guests: Mapping[bytes, int], only: str | None
+) -> Iterator[CatalogueFlavor]:
     """Yield the flavors of live claims, those of equal requests once."""
-    numbers, instances = Counter[bytes](), dict[bytes, Instance]()
-    for claim in state.claims.values():
-        if claim.kind == ATTACH or claim.quarantined:
-            continue
-        if only is None or _is_of(only, _name(claim.flavor)):
-            instance = _instance(claim)
-            key = _sorted.encode(instance)
-            numbers[key] += 1
-            instances[key] = instance
-    for key, number in sorted(numbers.items()):
-        yield _flavor(state.policy, instances[key], claims=number)
+    for encoded, number in sorted(guests.items()):
+        instance = _decode(encoded)
+        if only is None or _is_of(only, _name(instance.flavor)):
+            yield _flavor(requiring, instance, claims=number)
 
 
 def _instance(claim: Claim) -> Instance:
@@ -149,10 +176,10 @@ def _of_anyone(request: PciRequest) -> PciRequest:
 
 
 def _flavor(
-    policy: Policy, instance: Instance, *, claims: int = 0, in_file: bool = False
+    requiring: _Requiring, instance: Instance, *, claims: int = 0, in_file: bool = False
 ) -> CatalogueFlavor:
     build = BuildRequest(instance=instance)
-    required, digest = _requirements(policy, build)
+    required, digest = requiring(build)
     alone = replace(instance, image=Image(), pci_requests=(), is_volume_backed=False)
     return CatalogueFlavor(
         name=_name(instance.flavor),
@@ -162,7 +189,7 @@ def _flavor(
         required=required if isinstance(required, Requirements) else None,
         error=required if isinstance(required, str) else "",
         digest=digest,
-        alone=_requirements(policy, replace(build, instance=alone))[1] == digest,
+        alone=requiring(replace(build, instance=alone))[1] == digest,
     )
 
 
@@ -173,6 +200,17 @@ def _requirements(policy: Policy, build: BuildRequest) -> tuple[Requirements | s
     except RequestError as error:
         return error.message, _digest(build)
     return required, _digest(_deciding(required))
+
+
+def _requirements_anywhere(build: BuildRequest) -> tuple[Requirements | str, str]:
+    """Return the same as `_requirements` without a host."""
+    instance = build.instance
+    try:
+        required = from_request(build, Policy(), lambda *_: ())
+    except RequestError as error:
+        return error.message, _digest(build)
+    others = instance.flavor.extra_specs, instance.pci_requests
+    return required, _digest((_deciding(required), *others))
 
 
 def _deciding(required: Requirements) -> Requirements:
@@ -188,7 +226,7 @@ def _deciding(required: Requirements) -> Requirements:
     )
 
 
-def _digest(value: Value) -> str:
+def _digest(value: object) -> str:
     return hashlib.sha256(_sorted.encode(value)).hexdigest()
 
 

@@ -8,8 +8,9 @@ claim which it would refuse.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 
 from immutables import Map
 from msgspec import UNSET
@@ -45,7 +46,7 @@ class Room(Value, frozen=True, kw_only=True):
     :ivar number: of builds that succeed. :ivar more: the count stopped there: it is at least that.
     :ivar reasons: why the next one is refused, nearest miss first.
     :ivar never: why the flavor does not fit the host even if it is empty; "": it does, or it is not
-        known.
+        known. :ivar miss: the missing part of what the empty host lacks most nearly.
     :ivar places: the number of these builds by the host cells that they use.
     :ivar units: that they use.
     :ivar cells: and :ivar left: what the host has left after them.
@@ -55,6 +56,7 @@ class Room(Value, frozen=True, kw_only=True):
     more: bool = False
     reasons: tuple[Reason, ...] = ()
     never: str = ""
+    miss: Fraction = Fraction(1)
     places: Mapping[tuple[int, ...], int] = {}
     units: frozenset[Unit] = frozenset()
     cells: tuple[CellCapacity, ...] = ()
@@ -86,8 +88,16 @@ def emptied(state: NodeState) -> NodeState:
     )
 
 
+def nothing() -> None:
+    """Pause nothing."""
+
+
 def room(
-    state: NodeState, build: BuildRequest, required: Requirements, most: int = MAX_BUILDS
+    state: NodeState,
+    build: BuildRequest,
+    required: Requirements,
+    most: int = MAX_BUILDS,
+    pause: Callable[[], None] = nothing,
 ) -> Room:
     """Count the builds of one flavor that a host takes.
 
@@ -95,28 +105,39 @@ def room(
         does not matter.
     :param build: a request without allocations. :param required: its requirements there.
     :param most: the number at which the count stops, unless arithmetic gives it.
+    :param pause: called between decisions.
     """
     counted = _plain(state, build, required) if _is_plain(required) else None
-    counted = counted or _folded(state, build, required, most)
+    counted = counted or _folded(state, build, required, most, pause)
     if counted.number or any(each.code == ReasonCode.UNDECIDED for each in counted.reasons):
         return counted
-    alone = _decide(emptied(state), build, required, 0)
-    return replace(counted, never=_never(alone, state) if isinstance(alone, Refused) else "")
+    alone = decide(emptied(state), build, required, 0)
+    if not isinstance(alone, Refused):
+        return counted
+    return replace(counted, never=_never(alone, state), miss=alone.reasons[0].miss)
 
 
-def _decide(state: NodeState, build: BuildRequest, required: Requirements, number: int) -> Decision:
+def decide(state: NodeState, build: BuildRequest, required: Requirements, number: int) -> Decision:
+    """Decide on the build with this number. Each number is an owner of its own."""
     owner = _OWNER.format(number)
     asked = replace(build, instance=replace(build.instance, uuid=owner))
     call = Call(method="capacity", operation_id=owner, digest="")
     return claims.instance_claim(state, call, _TIME, asked, required)
 
 
-def _folded(state: NodeState, build: BuildRequest, required: Requirements, most: int) -> Room:
+def _folded(
+    state: NodeState,
+    build: BuildRequest,
+    required: Requirements,
+    most: int,
+    pause: Callable[[], None],
+) -> Room:
     """Build until a build is refused."""
     places, before, after, reasons = Counter[tuple[int, ...]](), state.units, state, None
     number = 0
     while number < most and reasons is None:
-        decision = _decide(after, build, required, number)
+        pause()
+        decision = decide(after, build, required, number)
         if isinstance(decision, Refused):
             reasons = decision.reasons
             continue
@@ -173,7 +194,7 @@ def _plain(state: NodeState, build: BuildRequest, required: Requirements) -> Roo
 
     :returns: None: not even one fits.
     """
-    if isinstance(_decide(state, build, required, 0), Refused):
+    if isinstance(decide(state, build, required, 0), Refused):
         return None
     free, usage = capacity_of(state), required.usage
     shares = (
@@ -188,7 +209,7 @@ def _plain(state: NodeState, build: BuildRequest, required: Requirements) -> Roo
         disk_mb=number * usage.disk_mb,
     )
     after = replace(state, usage=state.usage.plus(used))
-    decision = _decide(after, build, required, number)
+    decision = decide(after, build, required, number)
     return Room(
         number=number,
         reasons=decision.reasons if isinstance(decision, Refused) else (),

@@ -51,8 +51,23 @@ class Request(Value, frozen=True, kw_only=True):
 
 
 #: Judges one host: None if it passes. It may have a method ``undecided``, which returns those of
-#: several hosts that have to be judged, because the others are known to pass.
+#: several hosts that have to be judged, because the others are known to pass; and a method
+#: ``after(host, builds)``, which judges a host as it is after that many further builds of the
+#: request have finished. A host that it refuses once is refused after more builds, too.
 Check = Callable[[HostState], Rejection | None]
+
+
+class Lasting(Value, frozen=True):
+    """A check that no build of the request changes. :ivar check: the check itself."""
+
+    check: Check
+
+    def __call__(self, host: HostState) -> Rejection | None:
+        return self.check(host)
+
+    def after(self, host: HostState, _builds: int) -> Rejection | None:
+        """Judge the host as it is after further builds."""
+        return self.check(host)
 
 
 class Filter:

@@ -30,11 +30,11 @@ NAMESPACE = "rtagent.scheduler.filters"
 
 
 class HostFilters:
-    """The enabled filters, in the order in which they judge."""
+    """The enabled filters, in the order in which they judge. :ivar options: theirs."""
 
     def __init__(self, filters: Iterable[Filter], options: FilterOptions) -> None:
         self._filters = tuple(sorted(filters, key=lambda each: each.cost))
-        self._options = options
+        self.options = options
         self._defects = Defects()
 
     @classmethod
@@ -57,7 +57,7 @@ class HostFilters:
         :raises InvalidRequest: the request itself is wrong.
         """
         check_spec(request.spec)
-        return RequestFilters(self._filters, self._options, request, self._defects)
+        return RequestFilters(self._filters, self.options, request, self._defects)
 
     def get_filtered_hosts(
         self, hosts: Sequence[HostState], request: Request, *, every_verdict: bool = False
@@ -117,6 +117,12 @@ class RequestFilters:
         """Return the filters of the same instance, whose server group is on these hosts."""
         joined = targets.joining(self.request, hosts)
         return RequestFilters(self._filters, self._options, joined, self._defects)
+
+    @cached_property
+    def changing(self) -> list[NamedCheck]:
+        """The checks that may refuse a host after further builds of the request there."""
+        changing = {each.name for each in self._filters if each.every_instance}
+        return [(name, check) for name, check in self._checks if name in changing]
 
     @cached_property
     def judges_every_host(self) -> bool:

@@ -5,21 +5,38 @@ Nothing is locked, assumed or written, and Placement is not asked.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from rtagent.capacity.fleet import FleetHost
-from rtagent.capacity.room import judged
+from rtagent.allocation.requirements import Requirements, from_request
+from rtagent.capacity.fleet import FleetHost, HostCount
+from rtagent.capacity.room import Room, decide, judged, nothing, room
+from rtagent.conf.scheduler import SchedulerOptions
+from rtagent.errors import RequestError, RtAgentError
+from rtagent.model.base import Value
+from rtagent.model.claim import BUILD
+from rtagent.model.decision import Granted
+from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
-from rtagent.scheduler.filter import Rejection, Request
-from rtagent.scheduler.filtered import refusal_of
+from rtagent.model.policy import Policy
+from rtagent.model.server import ACTIVE, RequestSpec
+from rtagent.scheduler.aggregate_rules import ZONE
+from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate, claim_template, kind_of
+from rtagent.scheduler.filter import Rejection, Request, invalid
+from rtagent.scheduler.filtered import FIT, NamedCheck, refusal_of
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import ReplicaFor
-from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.host_state import HostState, replica_fields
+from rtagent.scheduler.placement_request import ENCRYPTION, candidates_query
+from rtagent.scheduler.scheduling_call import ENABLED, PLAIN
 
 #: What refuses instead of a filter: the agent itself grants no claims.
 AGENT = "agent"
+#: The time of the builds. It decides nothing.
+_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def fleet_hosts(
@@ -59,3 +76,161 @@ def _closed(host: HostState) -> Rejection | None:
 
 def _own_state(host: HostState, replica_for: ReplicaFor) -> Callable[[str], NodeState]:
     return lambda owner_id: judged(replica_for(host, owner_id))
+
+
+class Ask(Value, frozen=True, kw_only=True):
+    """One flavor of which the room is asked: a request, and the template of its claims."""
+
+    spec: RequestSpec
+    template: ClaimTemplate
+
+
+def ask(spec: RequestSpec) -> Ask:
+    """Return a request as one of which room is counted.
+
+    :raises InvalidFlavor: the flavor and the image describe no valid guest on any host.
+    :raises InvalidRequest: the request is a move, or its instances are those of a group.
+    """
+    if kind_of(spec) != BUILD:
+        raise invalid(".purpose", "must be build: room is the number of further builds")
+    if spec.instance_group is not None:
+        rule = "must be left out: the hosts of a group depend on its members, and room has none"
+        raise invalid(".instance_group", rule)
+    template = claim_template(spec)
+    instance = replace(template.build.instance, vm_state=ACTIVE)  # each build is finished
+    return Ask(
+        spec=spec, template=replace(template, build=replace(template.build, instance=instance))
+    )
+
+
+def decided_by_placement(
+    asked: Ask, options: SchedulerOptions, aggregates: Sequence[Aggregate]
+) -> str:
+    """Return what of a request only Placement decides on, or "". Devices and contexts of encrypted
+    memory are those of the agents, there as here.
+    """
+    options = replace(options, pci_in_placement=False)
+    try:
+        query = candidates_query(asked.spec, asked.template, options, aggregates)
+    except RtAgentError as error:
+        return error.message
+    judged_here = (("group_policy", "none"), ENABLED)
+    others = [
+        f"{name}={value}"
+        for name, value in query
+        if (name, value) not in judged_here
+        and (name not in PLAIN or name == ENABLED[0])
+        and not name.endswith(ENCRYPTION)
+    ]
+    return ", ".join(others)
+
+
+class Counting:
+    """Counts the room of one request on one host after the other.
+
+    :param alive_since: see `Request`. :param pause: called between decisions.
+    """
+
+    def __init__(
+        self,
+        asked: Ask,
+        filters: HostFilters,
+        replica_for: ReplicaFor,
+        alive_since: float,
+        pause: Callable[[], None] = nothing,
+    ) -> None:
+        """:raises InvalidRequest: the request itself is wrong."""
+        self._asked, self._filters, self._replica_for = asked, filters, replica_for
+        self._pause = pause
+        self._request = Request(
+            spec=asked.spec, instance_uuid=NO_OWNER, alive_since=alive_since, now=_TIME
+        )
+        self._changing = filters.prepare(self._request).changing
+        # By identity of the policy, which equal hosts share.
+        self._required: dict[int, tuple[Policy, Requirements]] = {}
+
+    def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:
+        """Yield the count of each host."""
+        default_zone = self._filters.options.default_availability_zone
+        judged_hosts = fleet_hosts(hosts, self._request, self._filters, self._replica_for)
+        for host, fleet_host in zip(hosts, judged_hosts, strict=True):
+            self._pause()
+            yield replace(
+                self._count(host, fleet_host),
+                zones=tuple(sorted(host.metadata(ZONE) or {default_zone})),
+                aggregates=tuple(each.name for each in host.aggregates),
+                judged=host.judges_amounts,
+            )
+
+    def _count(self, host: HostState, fleet_host: FleetHost) -> HostCount:
+        count = HostCount(
+            host=host.host, nodename=host.nodename, uuid=host.uuid, refused=fleet_host.refused
+        )
+        try:
+            required = self._requirements(fleet_host.state.policy)
+            counted = room(
+                fleet_host.state, self._asked.template.build, required, pause=self._pause
+            )
+            if count.refused:
+                return _counted(count, counted, counted.number, "")
+            return _counted(count, counted, *self._passing(host, fleet_host.state, counted.number))
+        except RequestError as error:
+            return replace(count, never=error.message)
+        # A wrong report of one host must not end the count of all hosts.
+        except Exception as error:
+            why = f"{FIT}: this host cannot be judged: {type(error).__name__}: {error}"
+            return replace(count, refused=count.refused or why)
+
+    def _requirements(self, policy: Policy) -> Requirements:
+        """Return what the request needs under a policy. :raises RequestError:"""
+        known = self._required.get(id(policy))
+        if known is None:
+            required = from_request(self._asked.template.build, policy)
+            known = self._required[id(policy)] = policy, required
+        return known[1]
+
+    def _passing(self, host: HostState, state: NodeState, fits: int) -> tuple[int, str]:
+        """Return how many of the builds that fit the filters let pass, and what refuses the next
+        one, or "".
+        """
+        number, limit, stepped = fits, "", list[NamedCheck]()
+        for name, check in self._changing:
+            after = getattr(check, "after", None)
+            if after is None:
+                stepped.append((name, check))
+                continue
+            passing = bisect_left(range(number), True, key=lambda n: after(host, n) is not None)
+            if passing < number:
+                number, limit = passing, f"{name}: {after(host, passing).message}"
+        if stepped:
+            return self._stepped(host, state, stepped, number, limit)
+        return number, limit
+
+    def _stepped(
+        self, host: HostState, state: NodeState, checks: Sequence[NamedCheck], fits: int, limit: str
+    ) -> tuple[int, str]:
+        """Build one after the other, until one of the checks refuses the host as it is then."""
+        build, required = self._asked.template.build, self._requirements(state.policy)
+        for number in range(fits):
+            self._pause()
+            for name, check in checks:
+                if (rejection := check(host)) is not None:
+                    return number, f"{name}: {rejection.message}"
+            decision = decide(state, build, required, number)
+            assert isinstance(decision, Granted), "as many builds fit"
+            state = state.fold(decision.change)
+            host = replace(host, **replica_fields(state, host))
+        return fits, limit
+
+
+def _counted(count: HostCount, counted: Room, number: int, limit: str) -> HostCount:
+    reasons = () if limit else counted.reasons
+    return replace(
+        count,
+        fits=number,
+        at_least=counted.more and not limit,
+        reason=reasons[0] if reasons else None,
+        limit=limit,
+        never=counted.never,
+        miss=counted.miss,
+    )

@@ -216,19 +216,20 @@ def _described(replica: NodeState) -> dict[str, Any]:
     }
 
 
-#: Names of Nova's HostState. Objects that have no text form are left out: aggregates, instances.
-FIELDS = frozenset(
+#: Names of Nova's HostState that no claim changes.
+FIXED = frozenset(
     {
         *("host", "nodename", "uuid", "host_ip", "hypervisor_hostname"),
-        *("free_ram_mb", "total_usable_ram_mb"),
-        *("free_disk_mb", "total_usable_disk_gb", "disk_mb_used"),
-        *("vcpus_total", "vcpus_used"),
+        *("total_usable_ram_mb", "total_usable_disk_gb", "vcpus_total"),
         *("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"),
-        *("num_instances", "num_io_ops", "failed_builds"),
-        *("hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances"),
-        *("stats", "numa_topology", "pci_stats", "service"),
+        *("hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "service"),
     }
 )
+#: All names. Objects that have no text form are left out: aggregates, instances.
+FIELDS = FIXED | {
+    *("free_ram_mb", "free_disk_mb", "disk_mb_used", "vcpus_used"),
+    *("num_instances", "num_io_ops", "failed_builds", "stats", "numa_topology", "pci_stats"),
+}
 
 
 def field(host: HostState, path: Sequence[str]) -> Any:

@@ -107,7 +107,7 @@ _NAME, _UUID = re.compile(RESOURCE_NAME), re.compile(UUID)
 _CUSTOM = "CUSTOM_"
 _REQUIRED, _FORBIDDEN = "required", "forbidden"
 #: The suffix of the group for the context of encrypted memory.
-_ENCRYPTION = "_mem_encryption"
+ENCRYPTION = "_mem_encryption"
 
 #: The parameters of ``GET /allocation_candidates``. A name may be repeated.
 Query = tuple[tuple[str, str], ...]
@@ -192,7 +192,7 @@ def _groups(
         )
     if required.mem_encryption is not None:
         traits = frozenset({TRAITS[required.mem_encryption]})
-        yield _Group(suffix=_ENCRYPTION, resources={RESOURCE_CLASS: 1}, required=traits)
+        yield _Group(suffix=ENCRYPTION, resources={RESOURCE_CLASS: 1}, required=traits)
     if options.pci_in_placement:
         yield from _device_groups(spec, required, options)
 

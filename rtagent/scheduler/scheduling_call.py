@@ -43,8 +43,8 @@ _EXISTING: Mapping[str, str] = {EVACUATION: ADD, RESIZE: NEW, MIGRATION: NEW, LI
 MANY, FEW = 100, 8
 #: The names of the parameters of a query that the agents' reports can answer, too, and its
 #: ``root_required``.
-_PLAIN = frozenset(("resources", "root_required", "limit"))
-_ENABLED = ("root_required", f"!{os_traits.COMPUTE_STATUS_DISABLED}")
+PLAIN = frozenset(("resources", "root_required", "limit"))
+ENABLED = ("root_required", f"!{os_traits.COMPUTE_STATUS_DISABLED}")
 
 
 class TooManyQueries(Exception):
@@ -89,8 +89,8 @@ class PlacementSearch:
             len(self._hosts) >= MANY
             and needed <= FEW
             # Traits, aggregates, trees and granular groups are for Placement to judge.
-            and {name for name, _ in self._of_all} == _PLAIN
-            and _ENABLED in self._of_all
+            and {name for name, _ in self._of_all} == PLAIN
+            and ENABLED in self._of_all
             # So are units that other services count.
             and not self._template.needs_units
             and not any(_is_judged_elsewhere(host) for host in self._hosts)

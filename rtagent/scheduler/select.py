@@ -40,6 +40,7 @@ class Scheduler:
     """Selects hosts. Thread-safe.
 
     :param placement: None: without Placement.
+    :ivar parts: what a call works with at present.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Scheduler:
     ) -> None:
         self._reporter, self._clock = reporter.named(__name__), clock
         self._log = DecisionLog()
-        self._parts = Parts(
+        self.parts = Parts(
             manager=manager,
             filters=filters,
             weighers=weighers,
@@ -69,7 +70,7 @@ class Scheduler:
         self, filters: HostFilters, weighers: HostWeighers, options: SchedulerOptions
     ) -> None:
         """Use these for the calls that follow."""
-        self._parts = replace(self._parts, filters=filters, weighers=weighers, options=options)
+        self.parts = replace(self.parts, filters=filters, weighers=weighers, options=options)
 
     def select_destinations(
         self,
@@ -94,7 +95,7 @@ class Scheduler:
         :raises PlacementError: Placement does not answer, or refuses the query.
         """
         _check_instances(spec, instance_uuids)
-        parts, received = self._parts, _Received(spec, instance_uuids, self._clock)
+        parts, received = self.parts, _Received(spec, instance_uuids, self._clock)
         if claim:
             parts.manager.forget_owners(frozenset(instance_uuids), kind_of(spec))
         selecting: Selecting | None = None
@@ -126,7 +127,7 @@ class Scheduler:
 
         :returns: whether it was known. Another scheduler may know it.
         """
-        return self._parts.manager.forget_claim(operation_id)
+        return self.parts.manager.forget_claim(operation_id)
 
     def explain(self, spec: RequestSpec, instance_uuid: str = NO_OWNER) -> Explanation:
         """Return the results of filters and weighers for each host. Nothing is assumed or written.
@@ -135,7 +136,7 @@ class Scheduler:
         :raises InvalidFlavor: PlacementError: as `select_destinations`.
         """
         began = self._clock.monotonic()
-        return explained(SchedulingCall(self._parts, spec, [instance_uuid], began))
+        return explained(SchedulingCall(self.parts, spec, [instance_uuid], began))
 
     def decisions(self) -> Sequence[LoggedDecision]:
         """Return the last decisions, newest first."""
@@ -202,12 +203,12 @@ class Scheduler:
 
     def _undo(self, selecting: Selecting) -> None:
         for operation_id in selecting.assumed:
-            self._parts.manager.forget_claim(operation_id)
+            self.parts.manager.forget_claim(operation_id)
         for written in selecting.written:
             self._unwrite(written)
 
     def _unwrite(self, written: Written) -> None:
-        placement = self._parts.placement
+        placement = self.parts.placement
         assert placement is not None, "it has written them"
         try:
             placement.undo(written)

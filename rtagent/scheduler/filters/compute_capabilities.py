@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
@@ -9,8 +10,8 @@ from msgspec import to_builtins
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
 from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
-from rtagent.scheduler.filter import Check, Filter, Rejection, Request
-from rtagent.scheduler.host_state import FIELDS, HostState, field
+from rtagent.scheduler.filter import Check, Filter, Lasting, Rejection, Request
+from rtagent.scheduler.host_state import FIELDS, FIXED, HostState, field
 
 #: An extra spec that stands for another one of this filter.
 _ADDRESS_BITS = "hw:maxphysaddr_bits"
@@ -39,7 +40,10 @@ class ComputeCapabilitiesFilter(Filter):
         """
         found = (_rule(*each) for each in request.spec.flavor.extra_specs.items())
         rules = [rule for rule in found if rule is not None]
-        return (lambda host: _judge(host, rules)) if rules else None
+        if not rules:
+            return None
+        check: Check = partial(_judge, rules)
+        return Lasting(check) if all(map(_lasts, rules)) else check
 
 
 def _rule(key: str, written: str) -> _Rule | None:
@@ -62,7 +66,13 @@ def _never(_value: str) -> bool:
     return False
 
 
-def _judge(host: HostState, rules: list[_Rule]) -> Rejection | None:
+def _lasts(rule: _Rule) -> bool:
+    """Return whether no build changes what a rule reads: statistics count guests."""
+    name = rule.path[0]
+    return name in FIXED if name in FIELDS else not name.startswith(("num_", "io_"))
+
+
+def _judge(rules: list[_Rule], host: HostState) -> Rejection | None:
     for rule in rules:
         name = ":".join(rule.path)
         value = _value(host, rule.path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import ClassVar
 
+from rtagent.model.base import Value
 from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.requests import EXTRA_SPEC
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request
@@ -108,7 +108,8 @@ class _LimitFilter(Filter):
     """Refuse a host that has as many of something as allowed, or more.
 
     :ivar key: in the metadata of aggregates, as the option is called.
-    :ivar field: of the host, with the number.
+    :ivar field: of the host, with the number. :ivar counts_guests: every guest adds to it, also one
+        that only runs.
     :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
         before the option.
     """
@@ -117,6 +118,7 @@ class _LimitFilter(Filter):
     key: ClassVar[str]
     field: ClassVar[str]
     what: ClassVar[str]
+    counts_guests: ClassVar[bool] = True
     by_aggregates: ClassVar[bool] = False
 
     @property
@@ -124,21 +126,32 @@ class _LimitFilter(Filter):
         """The limit by the option."""
         raise NotImplementedError
 
+    def limit_on(self, host: HostState) -> int | Rejection:
+        """The limit of a host."""
+        return limit_of(host, self.key, self.limit) if self.by_aggregates else self.limit
+
     def prepare(self, request: Request) -> Check | None:
         """Judge every request."""
-        default = self.limit
-        number_of = attrgetter(self.field)
+        return _LimitCheck(self)
 
-        def check(host: HostState) -> Rejection | None:
-            limit = limit_of(host, self.key, default) if self.by_aggregates else default
-            if isinstance(limit, Rejection):
-                return limit
-            number = number_of(host)
-            if number < limit:
-                return None
-            return Rejection(f"it has {number} {self.what}, of {limit} at most")
 
-        return check
+class _LimitCheck(Value, frozen=True):
+    """The check of a limit."""
+
+    filter: _LimitFilter
+
+    def __call__(self, host: HostState) -> Rejection | None:
+        return self.after(host, 0)
+
+    def after(self, host: HostState, builds: int) -> Rejection | None:
+        """Judge the host as it is after further builds."""
+        limit = self.filter.limit_on(host)
+        if isinstance(limit, Rejection):
+            return limit
+        number = getattr(host, self.filter.field) + builds * self.filter.counts_guests
+        if number < limit:
+            return None
+        return Rejection(f"it has {number} {self.filter.what}, of {limit} at most")
 
 
 class NumInstancesFilter(_LimitFilter):
@@ -162,6 +175,7 @@ class IoOpsFilter(_LimitFilter):
     """Refuse a host with ``max_io_ops_per_host`` instances that do much I/O, or more."""
 
     key, field, what = "max_io_ops_per_host", "num_io_ops", "instances that do much I/O"
+    counts_guests = False
 
     @property
     def limit(self) -> int:

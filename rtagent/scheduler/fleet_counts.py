@@ -1,0 +1,326 @@
+"""FleetCounts: the room of each flavor in the fleet, counted again where a host has changed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, fleet_catalogue, guests_of
+from rtagent.capacity.fleet import Group, HostCount, Summary, groups, summary
+from rtagent.capacity.room import nothing
+from rtagent.errors import RequestError
+from rtagent.model.base import Value
+from rtagent.model.request import Flavor
+from rtagent.model.server import ImageRequest, RequestSpec
+from rtagent.scheduler.fleet import Ask, Counting, ask, decided_by_placement
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.scheduling_call import Parts
+
+#: How many hosts are judged together.
+CHUNK = 20
+#: How many requests beside the catalogue are kept.
+MAX_ASKED = 8
+#: Seconds for which a count works before it leaves the processor to others, and for which it does.
+#: So selections hardly wait for it.
+WORK, REST = 0.001, 0.004
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+#: A host, and a number that changes with everything that decides on it.
+_Numbered = tuple[HostState, int]
+
+
+class FleetFlavor(Value, frozen=True, kw_only=True):
+    """The room of one flavor.
+
+    :ivar name: in the catalogue. :ivar variant: see `CatalogueFlavor`.
+    :ivar summary: of all hosts that are counted; None: the room is not known, see `undecided`.
+    :ivar groups: the same by host, zone or aggregate, if that was asked.
+    :ivar undecided: what only Placement decides on, or "".
+    :ivar error: why no host takes the flavor, whatever it has, or "".
+    :ivar pending: the number of hosts that are not counted yet, or have changed since.
+    :ivar claims: live ones of the flavor. :ivar in_file: the operator's file lists it.
+    """
+
+    name: str
+    flavor: Flavor
+    summary: Summary | None
+    groups: tuple[Group, ...] = ()
+    undecided: str = ""
+    error: str = ""
+    pending: int = 0
+    claims: int = 0
+    in_file: bool = False
+    variant: str = ""
+
+
+class FleetCapacity(Value, frozen=True, kw_only=True):
+    """The flavors of the catalogue. :ivar left_out: the number of those beyond its limit."""
+
+    flavors: tuple[FleetFlavor, ...]
+    left_out: int = 0
+
+
+class _Asked:
+    """A request, and its counts by node uuid, each with the number of its host."""
+
+    def __init__(self, spec: RequestSpec, error: str = "") -> None:
+        self.spec, self.error, self.undecided = spec, error, ""
+        self.hosts: dict[str, tuple[int, HostCount]] = {}
+        self.pending = 0
+        self.ask: Ask | None = None
+        try:
+            self.ask = None if error else ask(spec)
+        except RequestError as refusal:
+            self.error = refusal.message
+
+    def shown(self, flavor: CatalogueFlavor | None, by: str | None) -> FleetFlavor:
+        """Return the room as it is counted. :param flavor: None: it is not of the catalogue."""
+        counts = [count for _, count in list(self.hosts.values())]
+        more = {}
+        if flavor is not None:
+            more = {name: getattr(flavor, name) for name in ("claims", "in_file", "variant")}
+        return FleetFlavor(
+            name=self.spec.flavor.name if flavor is None else flavor.name,
+            flavor=self.spec.flavor,
+            summary=None if self.undecided else summary(counts),
+            groups=tuple(groups(counts, by)) if by and not self.undecided else (),
+            undecided=self.undecided,
+            error=self.error,
+            pending=self.pending,
+            **more,
+        )
+
+
+class Pace:
+    """Leaves the processor to others, again and again. For one thread."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now >= self._until:
+            time.sleep(REST)
+            self._until = time.monotonic() + WORK
+
+
+class FleetCounts:
+    """Counts in one thread, which calls `count`. The other methods are thread-safe.
+
+    :param parts: returns what a selection works with at present.
+    :param listed: returns the flavors of the operator's file, the same object while they are the
+        same.
+    :param wake: lets that thread call `count` soon. :param pause: called between decisions.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[], Parts],
+        listed: Callable[[], Sequence[Flavor]] = tuple,
+        wake: Callable[[], None] = nothing,
+        pause: Callable[[], None] = nothing,
+    ) -> None:
+        self._parts, self._listed, self._wake, self._pause = parts, listed, wake, pause
+        self._counted = threading.Condition()
+        self._counted_since = -1.0
+        self._filters: object = None
+        self._bases: dict[str, tuple[object, int]] = {}
+        self._numbers = itertools.count()
+        self._guests: dict[str, tuple[int, Counter[bytes]]] = {}
+        self._total = Counter[bytes]()
+        self._flavors: Sequence[Flavor] = ()
+        self._catalogue = Catalogue()
+        self._rows: Mapping[tuple[str, str], _Asked] = {}
+        self._asked: OrderedDict[bytes, _Asked] = OrderedDict()
+
+    # -- readers ----------------------------------------------------------------------------------
+
+    def capacity(
+        self, only: str | None = None, by: str | None = None, patience: float = 0.0
+    ) -> FleetCapacity:
+        """Return the room of each flavor of the catalogue.
+
+        :param only: a name in the catalogue: that flavor alone, also one beyond the limit, or none.
+        :param by: adds groups, see `rtagent.capacity.fleet.groups`.
+        :param patience: the seconds for which the count of what has changed is waited for.
+        """
+        self._wait(patience)
+        flavors = self._catalogue.flavors
+        if only is None:
+            rows = self._rows
+            shown = [rows[_key(each)].shown(each, by) for each in flavors if _key(each) in rows]
+            return FleetCapacity(flavors=tuple(shown), left_out=self._catalogue.left_out)
+        for flavor in (each for each in flavors if each.name == only):
+            if (row := self._rows.get(_key(flavor))) is not None:
+                return FleetCapacity(flavors=(row.shown(flavor, by),))
+        others = fleet_catalogue(self._total, self._listed(), only).flavors
+        made = [(each, self._also(_spec(each), each.error, patience)) for each in others]
+        return FleetCapacity(flavors=tuple(row.shown(each, by) for each, row in made))
+
+    def of_request(
+        self, spec: RequestSpec, by: str | None = None, patience: float = 0.0
+    ) -> FleetFlavor:
+        """Return the room of any request.
+
+        :raises InvalidFlavor: InvalidRequest: as `ask`, and as the filters.
+        """
+        self._counting(ask(spec), self._parts())
+        return self._also(spec, "", patience).shown(None, by)
+
+    def _also(self, spec: RequestSpec, error: str, patience: float) -> _Asked:
+        """Return the counts of a request that is not in the rows of the catalogue."""
+        with self._counted:
+            asked = self._asked.setdefault(_encode(spec), _Asked(spec, error))
+            self._asked.move_to_end(_encode(spec))
+            while len(self._asked) > MAX_ASKED:
+                self._asked.popitem(last=False)
+        self._wait(patience)
+        return asked
+
+    def _wait(self, patience: float) -> None:
+        """Wait until everything that is asked is counted as it is now, or for so many seconds."""
+        now = time.monotonic()
+        self._wake()
+        with self._counted:
+            self._counted.wait_for(lambda: self._counted_since >= now, patience)
+
+    # -- the counting thread ----------------------------------------------------------------------
+
+    def count(self, seconds: float) -> bool:
+        """Count what has changed, for about this long. Return whether everything is counted."""
+        began = time.monotonic()
+        ends, parts = began + seconds, self._parts()
+        if parts.filters is not self._filters:
+            self._filters, self._bases = parts.filters, {}
+        hosts = self._numbered(parts)
+        left = self._read_guests(hosts, ends)
+        with self._counted:
+            asked = [*self._asked.values(), *self._rows.values()]
+        for each in asked:
+            left += self._count(each, hosts, parts, ends)
+        if left:
+            return False
+        with self._counted:
+            self._counted_since = began
+            self._counted.notify_all()
+        return True
+
+    def _numbered(self, parts: Parts) -> list[_Numbered]:
+        """Return the hosts. The number of one is another if anything has changed that filters or
+        the fit of a claim read; measured values alone do not count.
+        """
+        alive_since = _alive_since(parts)
+        numbered, bases = list[_Numbered](), dict[str, tuple[object, int]]()
+        for host in parts.manager.get_all_host_states():
+            basis = (
+                *(host.version, host.seen >= alive_since, host.up, host.why_not, host.service),
+                *(host.aggregates, tuple(metric.name for metric in host.metrics)),
+            )
+            known = self._bases.get(host.uuid)
+            if known is None or known[0] != basis:
+                known = basis, next(self._numbers)
+            bases[host.uuid] = known
+            numbered.append((host, known[1]))
+        self._bases = bases
+        return numbered
+
+    def _read_guests(self, hosts: Sequence[_Numbered], ends: float) -> int:
+        """Read the flavors of the guests of hosts that have changed, and make the catalogue.
+        Return the number of hosts that are left.
+        """
+        listed, left, changed = self._listed(), 0, False
+        for host, _ in hosts:
+            known = self._guests.get(host.uuid)
+            if known is not None and known[0] == host.version:
+                continue
+            if time.monotonic() >= ends:
+                left += 1
+                continue
+            self._pause()
+            infos = host.instances.values()
+            guests = guests_of(claim for info in infos for claim in info.claims)
+            changed |= self._has(host.uuid, host.version, guests)
+        for uuid in self._guests.keys() - self._bases.keys():
+            changed |= self._has(uuid, 0, Counter())
+            del self._guests[uuid]
+        if changed or listed is not self._flavors:
+            self._flavors, self._total = listed, +self._total
+            self._catalogue = fleet_catalogue(self._total, listed)
+            keyed = {_key(each): each for each in self._catalogue.flavors}
+            self._rows = {
+                key: self._rows.get(key) or _Asked(_spec(flavor), flavor.error)
+                for key, flavor in keyed.items()
+            }
+        return left
+
+    def _has(self, uuid: str, version: int, guests: Counter[bytes]) -> bool:
+        """Keep the guests of a host. Return whether they are others than before."""
+        _, before = self._guests.get(uuid, (0, Counter[bytes]()))
+        self._guests[uuid] = version, guests
+        if before == guests:
+            return False
+        self._total.update(guests)
+        self._total.subtract(before)
+        return True
+
+    def _count(self, asked: _Asked, hosts: Sequence[_Numbered], parts: Parts, ends: float) -> int:
+        """Count one request on the hosts that have changed. Return how many are left."""
+        asked.pending = 0
+        if asked.ask is None:
+            return 0
+        if parts.placement is not None:
+            aggregates = parts.manager.aggregates
+            asked.undecided = decided_by_placement(asked.ask, parts.options, aggregates)
+        if asked.undecided:
+            return 0
+        known = asked.hosts
+        for uuid in known.keys() - self._bases.keys():
+            del known[uuid]
+        numbers = {uuid: number for uuid, (number, _) in known.items()}
+        stale = [(host, number) for host, number in hosts if numbers.get(host.uuid) != number]
+        if not stale:
+            return 0
+        try:
+            counting = self._counting(asked.ask, parts)
+        except RequestError as error:
+            asked.error = error.message
+            return 0
+        left = len(stale)
+        while left and time.monotonic() < ends:
+            chunk = stale[-left:][:CHUNK]
+            counts = counting.counts([host for host, _ in chunk])
+            for (host, number), count in zip(chunk, counts, strict=True):
+                known[host.uuid] = number, count
+            left -= len(chunk)
+        asked.pending = left
+        return left
+
+    def _counting(self, asked: Ask, parts: Parts) -> Counting:
+        replica_for = parts.manager.replica_for
+        return Counting(asked, parts.filters, replica_for, _alive_since(parts), self._pause)
+
+
+def _alive_since(parts: Parts) -> float:
+    return parts.clock.monotonic() - parts.options.service_down_time
+
+
+def _key(flavor: CatalogueFlavor) -> tuple[str, str]:
+    return flavor.name, flavor.digest
+
+
+def _spec(flavor: CatalogueFlavor) -> RequestSpec:
+    """Return the request of one more guest of a flavor."""
+    instance = flavor.build.instance
+    if flavor.alone:
+        return RequestSpec(flavor=instance.flavor)
+    return RequestSpec(
+        flavor=instance.flavor,
+        image=ImageRequest(properties=instance.image.properties),
+        pci_requests=instance.pci_requests,
+        is_bfv=instance.is_volume_backed,
+    )

@@ -1,0 +1,197 @@
+"""The room of the fleet: what is counted, what is listed, and what is not known."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.capacity.catalogue import MAX_FLAVORS
+from rtagent.errors import InvalidFlavor, InvalidRequest
+from rtagent.model.host_report import ServiceState
+from rtagent.model.request import Flavor
+from rtagent.model.server import InstanceGroup
+from rtagent.ports import NullReporter
+from rtagent.scheduler.fleet_counts import FleetCounts
+from rtagent.scheduler.host_manager import HostManager
+from tests.support.host_states import aggregate, host_state
+from tests.support.hosts import PINNED, PINNING, ManualClock, host, request
+from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.scheduling import HostsInMemory, scheduler, spec
+
+LARGE = Flavor(name="large", vcpus=1, memory_mb=6 * 1024)
+
+
+def counted(hosts, *listed, filters=("ComputeFilter",), placement=None):
+    view = hosts if hasattr(hosts, "get_all_host_states") else HostsInMemory(hosts)
+    made = scheduler(view, filters=filters, placement=placement)
+    counts = FleetCounts(lambda: made.parts, lambda: listed)
+    assert counts.count(60)
+    return counts
+
+
+def summaries(counts):
+    return {each.name: each.summary for each in counts.capacity().flavors}
+
+
+def of(counts, *arguments, **fields):
+    counts.of_request(spec(*arguments, **fields))
+    assert counts.count(60)
+    return counts.of_request(spec(*arguments, **fields), by="host")
+
+
+def test_the_room_of_the_fleet_is_the_sum_of_its_hosts_with_the_largest_and_what_is_scarce():
+    found = summaries(
+        counted([host_state("cn1"), host_state("cn2", host(reserved_memory_mb=8192))], LARGE)
+    )
+    large = found["large"]
+    assert (large.room, large.hosts, large.hosts_with_room) == (3, 2, 2)
+    assert (large.largest, large.largest_host, large.never) == (2, "cn1", "")
+    [scarce] = large.scarce
+    assert (scarce.resource, scarce.hosts) == ("MEMORY_MB", 2)
+    assert scarce.message == "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available"
+
+
+def test_hosts_that_are_filtered_out_are_listed_with_what_they_would_add():
+    off = ServiceState(disabled=True, disabled_reason="disks")
+    found = summaries(counted([host_state("cn1"), host_state("cn2", service=off)], LARGE))["large"]
+    assert (found.room, found.hosts_with_room) == (2, 1)
+    [refused] = found.refused
+    assert (refused.why, refused.hosts, refused.fits) == (
+        "ComputeFilter: its service is disabled: disks",
+        1,
+        2,
+    )
+
+
+def test_hosts_that_are_down_for_different_times_are_one_line():
+    hosts = [host_state(f"cn{number}", seen=number) for number in (1, 2, 3)]
+    clock_view = HostsInMemory(hosts)
+    made = scheduler(clock_view, ManualClock(5000.0), filters=("ComputeFilter",))
+    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
+    assert counts.count(60)
+    [refused] = summaries(counts)["large"].refused
+    assert (refused.hosts, refused.fits) == (3, 6)
+
+
+def test_a_filter_that_ends_the_count_is_named():
+    few = aggregate("few", "cn1", max_instances_per_host="3")
+    hosts = [host_state("cn1", aggregates=[few])]
+    found = of(counted(hosts, filters=("AggregateNumInstancesFilter",)), 1, 512).summary
+    [scarce] = found.scarce
+    assert (found.room, scarce.resource, scarce.message) == (
+        3,
+        "AggregateNumInstancesFilter",
+        "AggregateNumInstancesFilter: it has 3 instances, of 3 at most",
+    )
+
+
+def test_a_flavor_that_fits_no_empty_host_never_fits_and_the_nearest_host_says_why():
+    small, big = host(numa=PINNING), host()
+    hosts = [host_state("cn1", small), host_state("cn2", big)]
+    found = of(counted(hosts), 7, 512, extra_specs=PINNED).summary
+    assert (found.room, found.never) == (0, "needs 7 CPUs (PCPU), the host has 6")
+
+
+def test_flavors_of_live_claims_are_counted_and_a_changed_host_alone_is_counted_again():
+    agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    for agent in agents:
+        agent.claim(request(1, 4096))
+        deliver(manager, *agent.answer())
+    counts = counted(manager)
+    [flavor] = counts.capacity().flavors
+    assert (flavor.claims, flavor.in_file, flavor.summary.room) == (2, False, 6)
+    agents[0].claim(request(1, 4096))
+    deliver(manager, *agents[0].messages())
+    assert counts.count(60)
+    [flavor] = counts.capacity(by="host").flavors
+    assert (flavor.claims, flavor.summary.room) == (3, 5)
+    assert [(each.name, each.summary.room) for each in flavor.groups] == [("cn1", 2), ("cn2", 3)]
+
+
+def test_a_host_that_is_gone_is_not_counted():
+    view = HostsInMemory([host_state("cn1"), host_state("cn2")])
+    counts = counted(view, LARGE)
+    del view.states[host_state("cn2").uuid]
+    assert counts.count(60)
+    assert summaries(counts)["large"].room == 2
+
+
+def test_other_filters_count_anew():
+    view = HostsInMemory([host_state("cn1", service=ServiceState(disabled=True))])
+    made = scheduler(view, filters=("ComputeFilter",))
+    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
+    assert counts.count(60)
+    assert summaries(counts)["large"].room == 0
+    other = scheduler(view, filters=()).parts
+    made.reconfigure(other.filters, other.weighers, other.options)
+    assert counts.count(60)
+    assert summaries(counts)["large"].room == 2
+
+
+def test_what_is_not_counted_in_time_is_pending():
+    made = scheduler(HostsInMemory([host_state("cn1"), host_state("cn2")]))
+    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
+    assert not counts.count(0)
+    [large] = counts.capacity().flavors
+    assert (large.pending, large.summary.hosts) == (2, 0)
+    assert counts.count(60)
+    [large] = counts.capacity().flavors
+    assert (large.pending, large.summary.room) == (0, 4)
+
+
+def test_groups_are_zones_and_aggregates():
+    zone = aggregate("az1", "cn1", availability_zone="az1")
+    fast = aggregate("fast", "cn1", "cn2")
+    hosts = [
+        host_state("cn1", aggregates=[zone, fast]),
+        host_state("cn2", aggregates=[fast]),
+        host_state("cn3"),
+    ]
+    counts = counted(hosts, LARGE)
+
+    def rooms(by):
+        [flavor] = counts.capacity(by=by).flavors
+        return [(each.name, each.summary.hosts, each.summary.room) for each in flavor.groups]
+
+    assert rooms("zone") == [("az1", 1, 2), ("nova", 2, 4)]
+    assert rooms("aggregate") == [("az1", 1, 2), ("fast", 2, 4), (None, 1, 2)]
+
+
+def test_a_flavor_beyond_the_limit_is_counted_when_it_is_asked():
+    flavors = [Flavor(name=f"f{n:04}", vcpus=1 + n, memory_mb=512) for n in range(MAX_FLAVORS + 2)]
+    counts = counted([], *flavors)
+    assert (len(counts.capacity().flavors), counts.capacity().left_out) == (MAX_FLAVORS, 2)
+    [last] = counts.capacity(only=flavors[-1].name).flavors
+    assert (last.name, last.summary.hosts) == (flavors[-1].name, 0)
+    assert counts.capacity(only="unknown").flavors == ()
+
+
+def test_a_flavor_that_no_host_can_take_as_it_is_written_has_an_error():
+    wrong = replace(LARGE, extra_specs={"hw:cpu_policy": "odd"})
+    [found] = counted([host_state()], wrong).capacity().flavors
+    assert "hw:cpu_policy" in found.error
+    assert found.summary.room == 0
+
+
+def test_what_only_placement_decides_has_no_number():
+    found = of(
+        counted([host_state()], placement=object()),
+        extra_specs={"trait:HW_CPU_X86_AVX": "required"},
+    )
+    assert (found.summary, found.undecided) == (None, "required=HW_CPU_X86_AVX")
+    assert of(counted([host_state()], placement=object())).summary.room == 8
+
+
+def test_moves_groups_and_wrong_requests_are_refused():
+    counts = counted([host_state()])
+    for wrong in (
+        {"purpose": "resize"},
+        {"instance_group": InstanceGroup(policy="affinity")},
+        {"scheduler_hints": {"build_near_host_ip": "odd"}},
+    ):
+        filters = counted([host_state()], filters=("SimpleCIDRAffinityFilter",))
+        with pytest.raises(InvalidRequest):
+            filters.of_request(spec(**wrong))
+    with pytest.raises(InvalidFlavor):
+        counts.of_request(spec(extra_specs={"hw:cpu_policy": "odd"}))
