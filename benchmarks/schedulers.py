@@ -75,8 +75,10 @@ def view_lag(bench: Bench) -> Iterator[Figure]:
     """scheduler_view_lag: p99 of the time from a commit of an agent to the scheduler's view, with
     50 agents that get 100 claims each second. The floor is the interval of reports and 10 ms."""
     seen = _Seen()
+    selecting = Selecting()
     served = ServedScheduler(
-        scheduler=Selecting(),
+        scheduler=selecting,
+        count_room=selecting.count_room,
         hosts=seen,
         aggregates=MemoryAggregates(),
         services=MemoryServices(),

@@ -94,13 +94,16 @@ class StateCollector(Collector):
 
 
 class HealthCollector(Collector):
-    """The health of the parts."""
+    """The health of the parts. :param more: yields further gauges."""
 
-    def __init__(self, checks: Sequence[Check]) -> None:
-        self._checks = checks
+    def __init__(
+        self, checks: Sequence[Check], more: Callable[[], Iterable[Metric]] = tuple
+    ) -> None:
+        self._checks, self._more = checks, more
 
     def collect(self) -> Iterator[Metric]:
         yield health_gauge(self._checks)
+        yield from self._more()
 
 
 def health_gauge(checks: Sequence[Check]) -> Metric:

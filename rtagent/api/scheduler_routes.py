@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from msgspec import field
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rtagent.api import health, scheduler_decisions, scheduler_hosts
+from rtagent.api import health, scheduler_capacity, scheduler_decisions, scheduler_hosts
 from rtagent.api.metrics import MEDIA_TYPE, HealthCollector
 from rtagent.api.page import fleet_pages
 from rtagent.api.page.routes import PageCache, PageRoutes
@@ -21,6 +22,7 @@ from rtagent.model.health import Check
 from rtagent.model.node import Aggregate
 from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_state import HostState
 
 SERVICE = "rtagent-scheduler"
@@ -38,6 +40,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     :ivar decision: finds one, see `DecisionLog`.
     :ivar aggregates: all of them. :ivar complete: whether all hosts are known.
     :ivar checks: the health of the parts. :ivar error: the error that selections get now, or None.
+    :ivar counts: the room of the fleet. Its replies wait a moment for the count.
     :ivar registry: the metrics of the process.
     :ivar hung: the vital threads of the process that hang.
     :ivar name: of the scheduler, for people. :ivar time: the time of day.
@@ -55,6 +58,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     complete: Callable[[], bool]
     checks: Callable[[], Sequence[Check]]
     error: Callable[[], RtAgentError | None]
+    counts: FleetCounts
     registry: CollectorRegistry
     hung: Callable[[], Sequence[str]]
     name: str = SERVICE
@@ -116,7 +120,8 @@ def _host(view: _View, name: str) -> Reply:
 
 def _metrics(view: _View, _: Query) -> Reply:
     own = CollectorRegistry()
-    own.register(HealthCollector(view.sources.checks()))
+    room = partial(scheduler_capacity.metrics, view.sources.counts)
+    own.register(HealthCollector(view.sources.checks(), room))
     body = generate_latest(own) + generate_latest(view.sources.registry)
     return Reply(body=body, media_type=MEDIA_TYPE)
 
@@ -124,6 +129,9 @@ def _metrics(view: _View, _: Query) -> Reply:
 _ROUTES: Routes[_View] = Routes(
     collections={
         "hosts": _hosts,
+        "capacity": lambda view, query: view.reply(
+            scheduler_capacity.capacity(view.sources.counts, query)
+        ),
         "decisions": lambda view, _: view.reply({"decisions": view.sources.decisions()}),
         "aggregates": lambda view, _: view.reply({"aggregates": view.sources.aggregates()}),
         "health": lambda view, _: health.health(view, view.sources.checks(), SERVICE),
@@ -137,7 +145,7 @@ _ROUTES: Routes[_View] = Routes(
             scheduler_decisions.decision(view.sources.decision(name))
         ),
     },
-    filters={},
+    filters={"capacity": scheduler_capacity.FILTERS},
 )
 
 #: The pages for people, see `PageRoutes`.

@@ -24,7 +24,7 @@ AGENT_API = MethodTable(
 )
 SCHEDULER_API = MethodTable(
     topic=SCHEDULER,
-    version="1.3",
+    version="1.4",
     methods=declared(scheduler_endpoint, report_endpoint),
 )
 METHODS = AGENT_API.methods

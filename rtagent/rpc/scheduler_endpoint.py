@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -14,6 +14,7 @@ from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.fleet_counts import FleetFlavor
 
 #: How many requests are served at once. Others are refused with `TooManyRequests`, so that reports
 #: and reads have threads while requests wait for Placement.
@@ -44,6 +45,13 @@ class Explain(Document, frozen=True, kw_only=True):
 
     request_spec: RequestSpec
     instance_uuid: Uuid | None = None
+
+
+class CountRoom(Document, frozen=True, kw_only=True):
+    """The arguments of `count_room`. :ivar by: adds the room by host, zone or aggregate."""
+
+    request_spec: RequestSpec
+    by: Literal["host", "zone", "aggregate"] | None = None
 
 
 class ForgetClaim(Document, frozen=True, kw_only=True):
@@ -92,6 +100,14 @@ def explain(served: ServedScheduler, arguments: Explain) -> Explanation:
     if arguments.instance_uuid is None:
         return served.scheduler.explain(arguments.request_spec)
     return served.scheduler.explain(arguments.request_spec, arguments.instance_uuid)
+
+
+@rpc_method(READER, errors=SPEC_ERRORS, by_position=("by",), slow=True)
+def count_room(served: ServedScheduler, arguments: CountRoom) -> FleetFlavor:
+    """Return how many further builds of the request would be selected and granted, one after
+    another. Placement is not asked, and nothing is selected. If the hosts cannot all be counted in
+    time, ``pending`` is the number of the others: a further call finds them counted."""
+    return served.count_room(arguments.request_spec, arguments.by)
 
 
 @rpc_method(CONDUCTOR)

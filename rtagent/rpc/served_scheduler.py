@@ -12,6 +12,7 @@ from rtagent.model.node import Aggregate
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Service
 from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.fleet_counts import FleetFlavor
 from rtagent.scheduler.report_documents import InstanceMessage
 
 
@@ -118,12 +119,14 @@ class Services(Protocol):
 
 
 class ServedScheduler(Value, frozen=True, kw_only=True):
-    """:ivar not_ready: returns the error that selections get now, or None.
+    """:ivar count_room: returns the room of a request, see `FleetCounts.of_request`.
+    :ivar not_ready: returns the error that selections get now, or None.
     :ivar unknown_claim: called with the operation id of a claim that another scheduler may have
         assumed, and that is to be forgotten.
     """
 
     scheduler: HostSelector
+    count_room: Callable[[RequestSpec, str | None], FleetFlavor]
     hosts: ReportReceiver
     aggregates: AggregateStore
     services: Services

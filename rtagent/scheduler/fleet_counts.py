@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, fleet_catalogue, guests_of
 from rtagent.capacity.fleet import Group, HostCount, Summary, groups, summary
@@ -42,7 +43,7 @@ class FleetFlavor(Value, frozen=True, kw_only=True):
     :ivar groups: the same by host, zone or aggregate, if that was asked.
     :ivar undecided: what only Placement decides on, or "".
     :ivar error: why no host takes the flavor, whatever it has, or "".
-    :ivar pending: the number of hosts that are not counted yet, or have changed since.
+    :ivar pending: the number of hosts that are not counted yet: the room is at least that then.
     :ivar claims: live ones of the flavor. :ivar in_file: the operator's file lists it.
     """
 
@@ -80,18 +81,21 @@ class _Asked:
 
     def shown(self, flavor: CatalogueFlavor | None, by: str | None) -> FleetFlavor:
         """Return the room as it is counted. :param flavor: None: it is not of the catalogue."""
-        counts = [count for _, count in list(self.hosts.values())]
+        counts, pending = [count for _, count in list(self.hosts.values())], self.pending
+        total = None if self.undecided else summary(counts)
+        if total is not None and pending:
+            total = replace(total, at_least=True)
         more = {}
         if flavor is not None:
             more = {name: getattr(flavor, name) for name in ("claims", "in_file", "variant")}
         return FleetFlavor(
             name=self.spec.flavor.name if flavor is None else flavor.name,
             flavor=self.spec.flavor,
-            summary=None if self.undecided else summary(counts),
+            summary=total,
             groups=tuple(groups(counts, by)) if by and not self.undecided else (),
             undecided=self.undecided,
             error=self.error,
-            pending=self.pending,
+            pending=pending,
             **more,
         )
 
@@ -270,7 +274,6 @@ class FleetCounts:
 
     def _count(self, asked: _Asked, hosts: Sequence[_Numbered], parts: Parts, ends: float) -> int:
         """Count one request on the hosts that have changed. Return how many are left."""
-        asked.pending = 0
         if asked.ask is None:
             return 0
         if parts.placement is not None:
@@ -284,6 +287,7 @@ class FleetCounts:
         numbers = {uuid: number for uuid, (number, _) in known.items()}
         stale = [(host, number) for host, number in hosts if numbers.get(host.uuid) != number]
         if not stale:
+            asked.pending = 0
             return 0
         try:
             counting = self._counting(asked.ask, parts)
@@ -297,7 +301,7 @@ class FleetCounts:
             for (host, number), count in zip(chunk, counts, strict=True):
                 known[host.uuid] = number, count
             left -= len(chunk)
-        asked.pending = left
+        asked.pending = len(hosts) - len(known)
         return left
 
     def _counting(self, asked: Ask, parts: Parts) -> Counting:

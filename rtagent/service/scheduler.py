@@ -33,6 +33,7 @@ from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.scheduler.filtering import HostFilters
+from rtagent.scheduler.fleet_counts import FleetCounts, Pace
 from rtagent.scheduler.host_manager import HostManager, Times
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.weighing import HostWeighers
@@ -59,7 +60,10 @@ LOOPS = (
     "services",
     "hosts",
     "aggregates-in-placement",  # with Placement
+    "capacity",
 )
+#: Seconds of one turn of the count of capacity, and for which a call waits for the count.
+COUNT_TURN, COUNT_PATIENCE = 0.5, 20.0
 #: The help text of a metric.
 MESSAGES = "Messages of agents and assumed claims, by outcome"
 
@@ -138,6 +142,10 @@ class SchedulerService:
             clock,
             telemetry,
         )
+        scheduler, current = self._scheduler, self._context.settings
+        self._counts = FleetCounts(
+            lambda: scheduler.parts, lambda: current.current.flavors, loops["capacity"].wake, Pace()
+        )
 
     def _make_server(
         self,
@@ -189,6 +197,7 @@ class SchedulerService:
     def _endpoint(self, messages: SchedulerMessages, database: SchedulerDatabase) -> Endpoint:
         served = ServedScheduler(
             scheduler=self._scheduler,
+            count_room=lambda spec, by: self._counts.of_request(spec, by, COUNT_PATIENCE),
             hosts=self._manager,
             aggregates=self._aggregates,
             services=self._services,
@@ -218,10 +227,15 @@ class SchedulerService:
             "aggregates": self._aggregates.records.turn,
             "services": self._services.records.turn,
             "hosts": self._view.turn,
+            "capacity": self._count,
             **self._placement_turns(database),
         }
         for name, turn in turns.items():
             self._loops[name].add(name, turn)
+
+    def _count(self) -> Rest:
+        """Count for a while, and rest until the room is asked again."""
+        return Rest() if self._counts.count(COUNT_TURN) else Rest(at_most=0.0)
 
     def _reread(self) -> None:
         """Read what another scheduler may have changed in the database."""
@@ -303,6 +317,7 @@ class SchedulerService:
             complete=lambda: self._manager.complete,
             checks=self._telemetry.checks,
             error=self._error,
+            counts=self._counts,
             registry=self._telemetry.metrics.registry,
             name=settings.current.default.host,
             time=self._clock.now,

@@ -28,6 +28,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.topology import Topology
+from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
@@ -235,6 +236,7 @@ class PageFleet:
     def __init__(self, *states: HostState) -> None:
         self.hosts = HostsInMemory(states)
         self.scheduler: Scheduler = scheduler(self.hosts, filters=FILTERS)
+        self.counts = FleetCounts(lambda: self.scheduler.parts, wake=lambda: self.counts.count(60))
         self.sources = SchedulerSources(
             hosts=self.hosts.get_all_host_states,
             now=lambda: SEEN,
@@ -245,6 +247,7 @@ class PageFleet:
             complete=lambda: True,
             checks=tuple,
             error=lambda: None,
+            counts=self.counts,
             registry=CollectorRegistry(),
             hung=tuple,
             name="scheduler-1",

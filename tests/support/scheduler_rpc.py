@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
+from rtagent.capacity.fleet import HostCount, groups, summary
 from rtagent.errors import RtAgentError
 from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
@@ -30,6 +31,7 @@ from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
+from rtagent.scheduler.fleet_counts import FleetFlavor
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
 from rtagent.scheduler.report_documents import report_document
 from rtagent.telemetry.telemetry import Telemetry
@@ -90,6 +92,16 @@ class Selecting:
     def explain(self, spec: RequestSpec, instance_uuid: str = uid()) -> Explanation:
         self.specs.append(spec)
         return Explanation(filters=("ComputeFilter",), hosts=self.explained)
+
+    def count_room(self, spec: RequestSpec, by: str | None) -> FleetFlavor:
+        self.specs.append(spec)
+        counts = [HostCount(host="cn1", nodename="cn1", uuid=uid(), fits=3)]
+        return FleetFlavor(
+            name="",
+            flavor=spec.flavor,
+            summary=summary(counts),
+            groups=tuple(groups(counts, by)) if by else (),
+        )
 
     def forget_claim(self, operation_id: str) -> bool:
         self.forgotten.append(operation_id)
@@ -172,6 +184,7 @@ class SchedulerRpc:
         self.telemetry = Telemetry(clock)
         served = ServedScheduler(
             scheduler=self.selecting,
+            count_room=self.selecting.count_room,
             hosts=self.hosts,
             aggregates=self.aggregates,
             services=MemoryServices(),

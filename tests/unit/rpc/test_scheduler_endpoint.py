@@ -51,6 +51,7 @@ def documents():
     return {
         "select_destinations": {"request_spec": spec(), "instance_uuids": [uid()]},
         "explain": {"request_spec": spec()},
+        "count_room": {"request_spec": spec(), "by": "host"},
         "forget_claim": {"operation_id": uid()},
         "drop_assumed_claim": {"operation_id": uid()},
         "get_service": {"host": "cn1"},

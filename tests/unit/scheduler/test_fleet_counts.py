@@ -85,6 +85,18 @@ def test_a_filter_that_ends_the_count_is_named():
     )
 
 
+def test_each_build_is_finished_before_the_next_one_comes():
+    counts = counted([host_state()], filters=("JsonFilter", "IoOpsFilter"))
+    idle = {"query": '["=", "$num_io_ops", 0]'}
+    assert of(counts, 1, 512, scheduler_hints=idle).summary.room == 8
+
+
+def test_a_filter_of_others_judges_the_host_after_each_build():
+    counts = counted([host_state()], filters=("JsonFilter",))
+    found = of(counts, 1, 512, scheduler_hints={"query": '["<", "$vcpus_used", 3]'}).summary
+    assert (found.room, found.scarce[0].resource) == (3, "JsonFilter")
+
+
 def test_a_flavor_that_fits_no_empty_host_never_fits_and_the_nearest_host_says_why():
     small, big = host(numa=PINNING), host()
     hosts = [host_state("cn1", small), host_state("cn2", big)]
