@@ -137,7 +137,7 @@ class PciDeviceNotFound(RequestError):
 class FlavorNotFound(RequestError):
     """No live claim has a flavor of that name, and the operator's file does not list it."""
 
-    template = "no flavor {flavor} is in the catalogue: rtagent capacity list shows the flavors"
+    template = "no flavor {flavor} is in the catalogue: {command} shows the flavors"
 
 
 class PciDevicesNotClaimed(RequestError):

@@ -20,19 +20,24 @@ PATIENCE = 2.0
 METRICS_PATIENCE = 0.5
 
 
-def capacity(counts: FleetCounts, query: Mapping[str, str]) -> Mapping[str, Any]:
-    """``{"capacity": {"flavors": [flavor], "left_out": number}}``, see `FleetFlavor`.
+def capacity(
+    counts: FleetCounts, query: Mapping[str, str], without_report: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """``{"capacity": {"flavors": [flavor], "left_out": number, "without_report": {host: why}}}``,
+    see `FleetFlavor`.
 
     ``flavor``: that one alone, also one beyond the limit of the catalogue; none if there is none of
     that name. ``by``: with the room by host, zone or aggregate.
 
+    :param without_report: why no report of a host can be used, by host.
     :raises InvalidRequest: ``by`` is something else.
     """
     by = query.get("by")
     if by not in (None, *GROUPS):
         errors = [{"path": "by", "message": f"must be one of {', '.join(GROUPS)}"}]
         raise InvalidRequest(method="GET /capacity", errors=errors)
-    return {"capacity": asdict(counts.capacity(query.get("flavor"), by, PATIENCE))}
+    counted = counts.capacity(query.get("flavor"), by, PATIENCE)
+    return {"capacity": {**asdict(counted), "without_report": without_report}}
 
 
 def metrics(counts: FleetCounts) -> Iterator[Metric]:

@@ -118,6 +118,13 @@ def _host(view: _View, name: str) -> Reply:
     return view.reply(shown)
 
 
+def _capacity(view: _View, query: Query) -> Reply:
+    sources = view.sources
+    reporting = {host.host for host in sources.hosts()}
+    aside = {host: why for host, why in sources.aside().items() if host not in reporting}
+    return view.reply(scheduler_capacity.capacity(sources.counts, query, aside))
+
+
 def _metrics(view: _View, _: Query) -> Reply:
     own = CollectorRegistry()
     room = partial(scheduler_capacity.metrics, view.sources.counts)
@@ -129,9 +136,7 @@ def _metrics(view: _View, _: Query) -> Reply:
 _ROUTES: Routes[_View] = Routes(
     collections={
         "hosts": _hosts,
-        "capacity": lambda view, query: view.reply(
-            scheduler_capacity.capacity(view.sources.counts, query)
-        ),
+        "capacity": _capacity,
         "decisions": lambda view, _: view.reply({"decisions": view.sources.decisions()}),
         "aggregates": lambda view, _: view.reply({"aggregates": view.sources.aggregates()}),
         "health": lambda view, _: health.health(view, view.sources.checks(), SERVICE),

@@ -146,7 +146,7 @@ class CapacityShow(Show):
             raise NodeNotFound(node=wanted or "(unnamed)", served=listed)
         (node,) = nodes
         if not node["flavors"]:
-            raise FlavorNotFound(flavor=name)
+            raise FlavorNotFound(flavor=name, command="rtagent capacity list")
         _warn(self, node)
         return row(_SHOW, _item(node, node["flavors"][0]))
 

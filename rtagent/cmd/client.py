@@ -134,7 +134,7 @@ class Client:
 
     # -- the scheduler ----------------------------------------------------------------------------
 
-    def read_scheduler(self, *segments: str) -> dict[str, Any]:
+    def read_scheduler(self, *segments: str, **filters: str | None) -> dict[str, Any]:
         """Return the document at a path of the scheduler's read API. Warn if it is incomplete.
 
         :raises AgentUnreachable: the scheduler does not answer. :raises RtAgentError: its error.
@@ -147,7 +147,7 @@ class Client:
         address = self.options.socket
         if address is None:
             address = self.settings.scheduler.api_address
-        document = self._client(address, SCHEDULER_REMEDY).get(*segments)
+        document = self._client(address, SCHEDULER_REMEDY).get(*segments, **filters)
         if not document["complete"]:
             self._log.warning("the scheduler does not know all hosts yet")
         return document

@@ -28,6 +28,8 @@ FIRST, LAST = ("rank", "host", "nodename"), ("weight", "weights")
 PASSES = "yes"
 
 METHOD = "explain"
+#: The request spec if no option describes it.
+NO_OPTIONS: Mapping[str, Any] = {"flavor": {}}
 
 #: Options of the request: (metavar, type, help).
 _SPEC = {
@@ -130,10 +132,15 @@ class ScheduleExplain(List):
     nouns = "hosts"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_request(parser)
+        add_request(parser)
+        parser.add_argument(
+            "--instance",
+            metavar="UUID",
+            help="The instance that moves. Its own resources on a host count as free for it.",
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        arguments = _request(parsed_args)
+        arguments = request_of(parsed_args, METHOD, instance_uuid=parsed_args.instance)
         explanation = self.app.client.call_scheduler(
             "explain", arguments["request_spec"], arguments["instance_uuid"]
         )
@@ -158,7 +165,7 @@ def _row(host: Mapping[str, Any], filters: tuple[str, ...]) -> tuple[Any, ...]:
     )
 
 
-def _add_request(parser: argparse.ArgumentParser) -> None:
+def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe a request."""
     group = parser.add_argument_group(
         "request", "either a file, or --vcpus, --memory and further options"
@@ -189,15 +196,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Purpose),
         help="The operation for which a host is searched. Default: build.",
     )
-    parser.add_argument(
-        "--instance",
-        metavar="UUID",
-        help="The instance that moves. Its own resources on a host count as free for it.",
-    )
 
 
-def _request(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of the call, as in the schema.
+def request_of(args: argparse.Namespace, method: str, **others: Any) -> dict[str, Any]:
+    """Return the arguments of a call, as in the schema. :param others: that are no request spec.
 
     :raises InvalidRequest: names each invalid option, or each path of the file.
     """
@@ -205,13 +207,18 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
     spec, paths = _from_options(args), _PATHS
     if args.request is not None:
-        if spec != {"flavor": {}}:
+        if spec != NO_OPTIONS:
             rule = "cannot be combined with options: put everything into the file"
-            raise invalid(METHOD, "--request", rule)
-        spec, paths = read_document(args.request, METHOD), {"$.instance_uuid": "--instance"}
-    document = {"request_spec": spec, "instance_uuid": args.instance}
-    check_options(SCHEDULER_API.methods[METHOD], document, paths)
+            raise invalid(method, "--request", rule)
+        spec, paths = read_document(args.request, method), {"$.instance_uuid": "--instance"}
+    document = {"request_spec": spec, **others}
+    check_options(SCHEDULER_API.methods[method], document, paths)
     return document
+
+
+def has_request(args: argparse.Namespace) -> bool:
+    """Return whether the options describe a request."""
+    return args.request is not None or _from_options(args) != NO_OPTIONS
 
 
 def _from_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -125,6 +125,12 @@ def test_a_decision_is_shown_by_the_uuid_of_its_server(rtagent, bus):
     assert "this scheduler has no decision" in unknown.err
 
 
+def test_a_scheduler_without_any_flavor_says_where_flavors_come_from(rtagent):
+    shown = rtagent("schedule", "capacity")
+    assert (shown.code, shown.out) == (0, "")
+    assert "no claim is live" in shown.err and "[capacity] flavors_file" in shown.err
+
+
 def test_explain_says_with_numbers_why_no_host_fits(rtagent):
     shown = rtagent("schedule", "explain", "--vcpus", "9", "--memory", "512", "-f", "json")
     assert shown.code == 0, shown.err

@@ -74,14 +74,14 @@ def test_hosts_that_are_down_for_different_times_are_one_line():
 
 
 def test_a_filter_that_ends_the_count_is_named():
-    few = aggregate("few", "cn1", max_instances_per_host="3")
+    few = aggregate("few", "cn1", max_instances_per_host="7")
     hosts = [host_state("cn1", aggregates=[few])]
     found = of(counted(hosts, filters=("AggregateNumInstancesFilter",)), 1, 512).summary
     [scarce] = found.scarce
     assert (found.room, scarce.resource, scarce.message) == (
-        3,
+        7,
         "AggregateNumInstancesFilter",
-        "AggregateNumInstancesFilter: it has 3 instances, of 3 at most",
+        "AggregateNumInstancesFilter: it has 7 instances, of 7 at most",
     )
 
 
