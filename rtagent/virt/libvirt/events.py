@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import libvirt
@@ -48,6 +49,16 @@ def run_event_loop() -> None:
         _running.append(thread)
 
 
+def repeat(seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+    """Start the event loop, and call `call` at this interval on its thread; it must return at once.
+
+    :returns: what ends that.
+    """
+    run_event_loop()
+    timer = libvirt.virEventAddTimeout(round(1000 * seconds), _tick, call)
+    return partial(libvirt.virEventRemoveTimeout, timer)
+
+
 def silence() -> None:
     """Stop libvirt from printing each error in addition to raising it."""
     libvirt.registerErrorHandler(_ignore_error, None)
@@ -87,6 +98,10 @@ def _deliver(connection: libvirt.virConnect, domain: libvirt.virDomain, *details
     registered: tuple[Changed, str] = details[-1]
     changed, word = registered
     changed(domain.UUIDString(), word)
+
+
+def _tick(_timer: int, call: Callable[[], None]) -> None:
+    call()
 
 
 def _loop() -> None:

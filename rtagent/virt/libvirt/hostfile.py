@@ -7,9 +7,7 @@ the name of the described host. These are in a capabilities document next to the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 from urllib.parse import quote, unquote, urlsplit
 
 import libvirt
@@ -25,7 +23,7 @@ NAMESPACES_INSTRUCTION = "rtagent-namespaces"
 #: The one that has the features of its guests: ``<features>`` of domain capabilities.
 FEATURES_INSTRUCTION = "rtagent-features"
 
-#: Seconds between two checks of the file.
+#: Seconds between two looks at the file.
 INTERVAL = 0.25
 
 Signature = tuple[tuple[int, int, int], ...]
@@ -122,29 +120,6 @@ def rejection(file: Path) -> str:
     except Exception as error:  # the binding raises SystemError for text that is not in UTF-8
         return str(error)
     return ""
-
-
-class FileWatch:
-    """Calls `check` every `INTERVAL` seconds until `stop`.
-
-    :param check: compares the file's signature with that of the open session, and acts.
-    """
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="host-file", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop. Does nothing if the thread has ended."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(INTERVAL):
-            self._check()
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import libvirt
 import msgspec
@@ -18,10 +19,11 @@ from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
 from rtagent.virt.libvirt.connection import REOPEN, LibvirtConnection, Session, broken, optional
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
+from rtagent.virt.libvirt.events import repeat
 from rtagent.virt.libvirt.guest_layout import parse_layout
 from rtagent.virt.libvirt.host import HostRead, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
-from rtagent.virt.libvirt.hostfile import FileWatch
+from rtagent.virt.libvirt.hostfile import INTERVAL
 from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Namespaces, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import CallWorkers, LateCall
@@ -70,7 +72,7 @@ class LibvirtHypervisor:
         self._device_connection = LibvirtConnection(
             uri, self._device_workers, NullReporter(), _ignore_event
         )
-        self._watch: FileWatch | None = None
+        self._watch = ExitStack()
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[HostRead](call_timeout, REOPEN)
         self._reading: Session | None = None
@@ -132,13 +134,11 @@ class LibvirtHypervisor:
     def start(self, on_event: Callable[[str], None]) -> None:
         self._on_event = on_event
         if self._connection.file is not None:
-            self._watch = FileWatch(self._connection.check_file)
+            self._watch.callback(repeat(INTERVAL, self._connection.check_file))
 
     def stop(self) -> None:
         self._on_event = _ignore_event
-        if self._watch is not None:
-            self._watch.stop()
-            self._watch = None
+        self._watch.close()
         self._connection.close()
         self._device_connection.close()
 
