@@ -120,6 +120,7 @@ def _rows(cloud: Cloud, columns: str, source: str) -> list[Any]:
 
 
 def _domains(host: Compute) -> Iterator[tuple[str, Holding]]:
+    running = host.run("virsh", "-q", "list", "--uuid").split()
     for uuid in host.run("virsh", "-q", "list", "--all", "--uuid").split():
         domain = ElementTree.fromstring(host.run("virsh", "-q", "dumpxml", uuid))
         pins = [
@@ -132,7 +133,8 @@ def _domains(host: Compute) -> Iterator[tuple[str, Holding]]:
             Holding(
                 vcpus=int(domain.findtext("vcpu", "0")),
                 memory_mb=int(domain.findtext("memory", "0")) // _KIB_OF_MB,
-                cpus=frozenset(pins) & DEDICATED,
+                # One that is shut off has none. It may wait for Nova to remove it.
+                cpus=frozenset(pins) & DEDICATED if uuid in running else None,
             ),
         )
 
