@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,12 +24,12 @@ from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.scheduling_call import Parts
 
 #: How many hosts are judged together.
-CHUNK = 20
+CHUNK = 10
 #: How many requests beside the catalogue are kept.
 MAX_ASKED = 8
-#: Seconds for which a count works before it leaves the processor to others, and for which it does.
-#: So selections hardly wait for it.
-WORK, REST = 0.001, 0.004
+#: Seconds for which a count works before it leaves the processor to others, and for which it does;
+#: and the longest time for which it waits then while a selection is made.
+WORK, REST, LONGEST = 0.001, 0.004, 0.02
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 #: A host, and a number that changes with everything that decides on it.
@@ -67,12 +68,12 @@ class FleetCapacity(Value, frozen=True, kw_only=True):
 
 
 class _Asked:
-    """A request, and its counts by node uuid, each with the number of its host."""
+    """A request, and its counts by node uuid, of every host up to a number."""
 
     def __init__(self, spec: RequestSpec, error: str = "") -> None:
         self.spec, self.error, self.undecided = spec, error, ""
-        self.hosts: dict[str, tuple[int, HostCount]] = {}
-        self.pending = 0
+        self.hosts: dict[str, HostCount] = {}
+        self.upto = self.pending = 0
         self.ask: Ask | None = None
         try:
             self.ask = None if error else ask(spec)
@@ -81,7 +82,7 @@ class _Asked:
 
     def shown(self, flavor: CatalogueFlavor | None, by: str | None) -> FleetFlavor:
         """Return the room as it is counted. :param flavor: None: it is not of the catalogue."""
-        counts, pending = [count for _, count in list(self.hosts.values())], self.pending
+        counts, pending = list(self.hosts.values()), self.pending
         total = None if self.undecided else summary(counts)
         if total is not None and pending:
             total = replace(total, at_least=True)
@@ -101,16 +102,22 @@ class _Asked:
 
 
 class Pace:
-    """Leaves the processor to others, again and again. For one thread."""
+    """Leaves the processor to others, again and again. For one thread.
 
-    def __init__(self) -> None:
-        self._until = 0.0
+    :param busy: returns whether a selection is made at present.
+    """
+
+    def __init__(self, busy: Callable[[], bool]) -> None:
+        self._busy, self._until = busy, 0.0
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if now >= self._until:
+        if now < self._until:
+            return
+        time.sleep(REST)
+        while self._busy() and time.monotonic() < now + LONGEST:
             time.sleep(REST)
-            self._until = time.monotonic() + WORK
+        self._until = time.monotonic() + WORK
 
 
 class FleetCounts:
@@ -134,7 +141,7 @@ class FleetCounts:
         self._counted_since = -1.0
         self._filters: object = None
         self._bases: dict[str, tuple[object, int]] = {}
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
         self._guests: dict[str, tuple[int, Counter[bytes]]] = {}
         self._total = Counter[bytes]()
         self._flavors: Sequence[Flavor] = ()
@@ -215,8 +222,9 @@ class FleetCounts:
         return True
 
     def _numbered(self, parts: Parts) -> list[_Numbered]:
-        """Return the hosts. The number of one is another if anything has changed that filters or
-        the fit of a claim read; measured values alone do not count.
+        """Return the hosts, in order of their numbers. A host gets a new number, higher than all
+        others, if anything has changed that filters or the fit of a claim read; measured values
+        alone do not count.
         """
         alive_since = _alive_since(parts)
         numbered, bases = list[_Numbered](), dict[str, tuple[object, int]]()
@@ -231,7 +239,7 @@ class FleetCounts:
             bases[host.uuid] = known
             numbered.append((host, known[1]))
         self._bases = bases
-        return numbered
+        return sorted(numbered, key=_number)
 
     def _read_guests(self, hosts: Sequence[_Numbered], ends: float) -> int:
         """Read the flavors of the guests of hosts that have changed, and make the catalogue.
@@ -281,32 +289,30 @@ class FleetCounts:
             asked.undecided = decided_by_placement(asked.ask, parts.options, aggregates)
         if asked.undecided:
             return 0
-        known = asked.hosts
-        for uuid in known.keys() - self._bases.keys():
-            del known[uuid]
-        numbers = {uuid: number for uuid, (number, _) in known.items()}
-        stale = [(host, number) for host, number in hosts if numbers.get(host.uuid) != number]
-        if not stale:
-            asked.pending = 0
-            return 0
+        for uuid in asked.hosts.keys() - self._bases.keys():
+            del asked.hosts[uuid]
+        stale = hosts[bisect_right(hosts, asked.upto, key=_number) :]
+        left = len(stale)
         try:
             counting = self._counting(asked.ask, parts)
         except RequestError as error:
             asked.error = error.message
             return 0
-        left = len(stale)
         while left and time.monotonic() < ends:
             chunk = stale[-left:][:CHUNK]
             counts = counting.counts([host for host, _ in chunk])
-            for (host, number), count in zip(chunk, counts, strict=True):
-                known[host.uuid] = number, count
-            left -= len(chunk)
-        asked.pending = len(hosts) - len(known)
+            asked.hosts.update((count.uuid, count) for count in counts)
+            left, asked.upto = left - len(chunk), _number(chunk[-1])
+        asked.pending = len(hosts) - len(asked.hosts)
         return left
 
     def _counting(self, asked: Ask, parts: Parts) -> Counting:
         replica_for = parts.manager.replica_for
         return Counting(asked, parts.filters, replica_for, _alive_since(parts), self._pause)
+
+
+def _number(host: _Numbered) -> int:
+    return host[1]
 
 
 def _alive_since(parts: Parts) -> float:

@@ -41,6 +41,7 @@ class Scheduler:
 
     :param placement: None: without Placement.
     :ivar parts: what a call works with at present.
+    :ivar selecting: the calls that select at present.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Scheduler:
     ) -> None:
         self._reporter, self._clock = reporter.named(__name__), clock
         self._log = DecisionLog()
+        self.selecting: set[object] = set()
         self.parts = Parts(
             manager=manager,
             filters=filters,
@@ -99,6 +101,7 @@ class Scheduler:
         if claim:
             parts.manager.forget_owners(frozenset(instance_uuids), kind_of(spec))
         selecting: Selecting | None = None
+        self.selecting.add(received)
         try:
             began = received.monotonic
             needed = len(instance_uuids) + (parts.options.max_attempts if alternates else 0)
@@ -115,6 +118,8 @@ class Scheduler:
         except BaseException as error:
             self._failed(received, selecting, error)
             raise
+        finally:
+            self.selecting.discard(received)
         self._decided(received, selecting, selected)
         if not claim:
             self._undo(selecting)

@@ -144,7 +144,10 @@ class SchedulerService:
         )
         scheduler, current = self._scheduler, self._context.settings
         self._counts = FleetCounts(
-            lambda: scheduler.parts, lambda: current.current.flavors, loops["capacity"].wake, Pace()
+            lambda: scheduler.parts,
+            lambda: current.current.flavors,
+            loops["capacity"].wake,
+            Pace(lambda: bool(scheduler.selecting)),
         )
 
     def _make_server(
