@@ -95,10 +95,11 @@ class RefusedLines(Column[Document | None]):
         return (self._value or {"refused": []})["refused"]
 
 
-def _columns(*names: str) -> Cells:
+def _columns(by: str | None) -> Cells:
+    group = () if by is None else (f"{by}=group",)
+    several = () if by == "host" else ("hosts=row.summary", "largest=row.summary")
     return columns(
-        *("flavor=name", *names, "room=row", "hosts=row.summary"),
-        *("largest=row.summary", "scarce=row", "refused=row.summary"),
+        *("flavor=name", *group, "room=row", *several, "scarce=row", "refused=row.summary"),
         default=OrEmpty,
         room=Number,
         hosts=Hosts,
@@ -156,8 +157,8 @@ class ScheduleCapacity(List):
         self._warn(flavors)
         by = parsed_args.by
         if by is None:
-            return rows(_columns(), [{**flavor, "row": flavor} for flavor in flavors])
-        return rows(_columns(f"{by}=group"), [row for each in flavors for row in _groups(each)])
+            return rows(_columns(None), [{**flavor, "row": flavor} for flavor in flavors])
+        return rows(_columns(by), [row for each in flavors for row in _groups(each)])
 
     def _flavors(self, args: argparse.Namespace) -> Sequence[Document]:
         if has_request(args):
