@@ -79,6 +79,7 @@ def view_lag(bench: Bench) -> Iterator[Figure]:
     served = ServedScheduler(
         scheduler=selecting,
         count_room=selecting.count_room,
+        spec_of=selecting.spec_of,
         hosts=seen,
         aggregates=MemoryAggregates(),
         services=MemoryServices(),

@@ -22,20 +22,23 @@ class FleetHost(Value, frozen=True, kw_only=True):
     :ivar state: one that `judged` returns, with the claims that selections have assumed. A build of
         a new owner is decided on it as the host's agent decides. All other owners are one total, so
         it has none of their claims.
+    :ivar zones: the availability zones that its aggregates name.
     :ivar refused: why the host takes no build whatever is free: the filter, and its sentence; "":
         it takes builds.
     :ivar instances: the owners on the host, by uuid, with their claims. A value is decoded when it
         is read.
-    :ivar own_state: returns the state with the claims of one of these owners as claims.
+    :ivar own_state: returns a state of the host with the claims of one of these owners as claims.
+        Other claims may have been folded into the state, or ended.
     """
 
     host: str
     nodename: str
     uuid: str
     state: NodeState
-    refused: str
-    instances: Mapping[str, InstanceInfo]
-    own_state: Callable[[str], NodeState]
+    zones: frozenset[str] = frozenset()
+    refused: str = ""
+    instances: Mapping[str, InstanceInfo] = {}
+    own_state: Callable[[NodeState, str], NodeState] = lambda state, _: state
 
 
 class HostCount(Value, frozen=True, kw_only=True):

@@ -107,14 +107,25 @@ def room(
     :param most: the number at which the count stops, unless arithmetic gives it.
     :param pause: called between decisions.
     """
-    counted = _plain(state, build, required) if _is_plain(required) else None
-    counted = counted or _folded(state, build, required, most, pause)
+    counted = builds(state, build, required, most, pause)
     if counted.number or any(each.code == ReasonCode.UNDECIDED for each in counted.reasons):
         return counted
     alone = decide(emptied(state), build, required, 0)
     if not isinstance(alone, Refused):
         return counted
     return replace(counted, never=_never(alone, state), miss=alone.reasons[0].miss)
+
+
+def builds(
+    state: NodeState,
+    build: BuildRequest,
+    required: Requirements,
+    most: int,
+    pause: Callable[[], None] = nothing,
+) -> Room:
+    """Count as `room` does, but do not examine whether the flavor ever fits."""
+    counted = _plain(state, build, required) if _is_plain(required) else None
+    return counted or _folded(state, build, required, most, pause)
 
 
 def decide(state: NodeState, build: BuildRequest, required: Requirements, number: int) -> Decision:

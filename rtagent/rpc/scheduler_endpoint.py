@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from rtagent.capacity.advice import Advice
+from rtagent.errors import InvalidRequest
 from rtagent.model.base import Document, Entries, Name, Text, Uuid, Value
 from rtagent.model.node import Aggregate
 from rtagent.model.server import RequestSpec, Selections
@@ -19,6 +21,9 @@ from rtagent.scheduler.fleet_counts import FleetFlavor
 #: How many requests are served at once. Others are refused with `TooManyRequests`, so that reports
 #: and reads have threads while requests wait for Placement.
 REQUESTS_AT_ONCE = 40
+
+#: How many searches for advice run at once: each takes up to 10 s of CPU time.
+SEARCHES_AT_ONCE = 2
 
 #: Errors that a request may cause, in addition to `InvalidRequest`.
 SPEC_ERRORS = ("InvalidFlavor", *FLAVOR_ERRORS)
@@ -52,6 +57,18 @@ class CountRoom(Document, frozen=True, kw_only=True):
 
     request_spec: RequestSpec
     by: Literal["host", "zone", "aggregate"] | None = None
+
+
+class Advise(Document, frozen=True, kw_only=True):
+    """The arguments of `advise`: a request or a flavor.
+
+    :ivar flavor: its name in the catalogue of the fleet.
+    :ivar count: the number of instances that there is to be room for.
+    """
+
+    request_spec: RequestSpec | None = None
+    flavor: Name | None = None
+    count: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
 class ForgetClaim(Document, frozen=True, kw_only=True):
@@ -108,6 +125,23 @@ def count_room(served: ServedScheduler, arguments: CountRoom) -> FleetFlavor:
     another. Placement is not asked, and nothing is selected. If the hosts cannot all be counted in
     time, ``pending`` is the number of the others: a further call finds them counted."""
     return served.count_room(arguments.request_spec, arguments.by)
+
+
+@rpc_method(
+    READER,
+    errors=("FlavorNotFound", *SPEC_ERRORS),
+    by_position=("request_spec", "flavor", "count"),
+    slow=True,
+    at_once=SEARCHES_AT_ONCE,
+)
+def advise(served: ServedScheduler, arguments: Advise) -> Advice:
+    """Return the cheapest moves of guests, at most three, after which so many instances find a
+    host; or why nothing helps. Nothing is moved."""
+    spec, flavor = arguments.request_spec, arguments.flavor
+    if (spec is None) is (flavor is None):
+        mistake = {"path": "$", "message": "must have either request_spec or flavor"}
+        raise InvalidRequest(method="advise", errors=[mistake])
+    return served.scheduler.advise(spec or served.spec_of(flavor or ""), arguments.count)
 
 
 @rpc_method(CONDUCTOR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from rtagent.capacity.advice import Advice
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostReport, InstanceInfo
@@ -47,6 +48,10 @@ class HostSelector(Protocol):
 
     def explain(self, spec: RequestSpec, instance_uuid: str = ...) -> Explanation:
         """Return the results of all filters and weighers for each host."""
+        ...
+
+    def advise(self, spec: RequestSpec, count: int) -> Advice:
+        """Return what makes room for so many instances of a request."""
         ...
 
     def forget_claim(self, operation_id: str) -> bool:
@@ -120,6 +125,7 @@ class Services(Protocol):
 
 class ServedScheduler(Value, frozen=True, kw_only=True):
     """:ivar count_room: returns the room of a request, see `FleetCounts.of_request`.
+    :ivar spec_of: returns the request of a flavor of the catalogue, see `FleetCounts.spec_of`.
     :ivar not_ready: returns the error that selections get now, or None.
     :ivar unknown_claim: called with the operation id of a claim that another scheduler may have
         assumed, and that is to be forgotten.
@@ -127,6 +133,7 @@ class ServedScheduler(Value, frozen=True, kw_only=True):
 
     scheduler: HostSelector
     count_room: Callable[[RequestSpec, str | None], FleetFlavor]
+    spec_of: Callable[[str], RequestSpec]
     hosts: ReportReceiver
     aggregates: AggregateStore
     services: Services

@@ -61,6 +61,7 @@ def fleet_hosts(
             nodename=host.nodename,
             uuid=host.uuid,
             state=judged(host.replica),
+            zones=host.metadata(ZONE),
             refused="" if refusal is None else f"{refusal.filter}: {refusal.rejection.message}",
             instances=host.instances,
             own_state=_own_state(host, replica_for),
@@ -74,8 +75,8 @@ def _closed(host: HostState) -> Rejection | None:
     return None if host.up else Rejection(f"it grants no claims: {host.why_not}")
 
 
-def _own_state(host: HostState, replica_for: ReplicaFor) -> Callable[[str], NodeState]:
-    return lambda owner_id: judged(replica_for(host, owner_id))
+def _own_state(host: HostState, replica_for: ReplicaFor) -> Callable[[NodeState, str], NodeState]:
+    return lambda state, owner_id: replica_for(replace(host, replica=state), owner_id)
 
 
 class Ask(Value, frozen=True, kw_only=True):
@@ -128,6 +129,7 @@ def decided_by_placement(
 class Counting:
     """Counts the room of one request on one host after the other.
 
+    :ivar request: for filters. :ivar changing: the checks that builds may change.
     :param alive_since: see `Request`. :param pause: called between decisions.
     """
 
@@ -142,17 +144,17 @@ class Counting:
         """:raises InvalidRequest: the request itself is wrong."""
         self._asked, self._filters, self._replica_for = asked, filters, replica_for
         self._pause = pause
-        self._request = Request(
+        self.request = Request(
             spec=asked.spec, instance_uuid=NO_OWNER, alive_since=alive_since, now=_TIME
         )
-        self._changing = filters.prepare(self._request).changing
+        self.changing = filters.prepare(self.request).changing
         # By identity of the policy, which equal hosts share.
         self._required: dict[int, tuple[Policy, Requirements]] = {}
 
     def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:
         """Yield the count of each host."""
         default_zone = self._filters.options.default_availability_zone
-        judged_hosts = fleet_hosts(hosts, self._request, self._filters, self._replica_for)
+        judged_hosts = fleet_hosts(hosts, self.request, self._filters, self._replica_for)
         for host, fleet_host in zip(hosts, judged_hosts, strict=True):
             self._pause()
             yield replace(
@@ -173,7 +175,7 @@ class Counting:
             )
             if count.refused:
                 return _counted(count, counted, counted.number, "")
-            return _counted(count, counted, *self._passing(host, fleet_host.state, counted.number))
+            return _counted(count, counted, *self.passing(host, fleet_host.state, counted.number))
         except RequestError as error:
             return replace(count, never=error.message)
         # A wrong report of one host must not end the count of all hosts.
@@ -189,12 +191,14 @@ class Counting:
             known = self._required[id(policy)] = policy, required
         return known[1]
 
-    def _passing(self, host: HostState, state: NodeState, fits: int) -> tuple[int, str]:
+    def passing(self, host: HostState, state: NodeState, fits: int) -> tuple[int, str]:
         """Return how many of the builds that fit the filters let pass, and what refuses the next
         one, or "".
+
+        :param state: of the host, on which so many builds fit.
         """
         number, limit, stepped = fits, "", list[NamedCheck]()
-        for name, check in self._changing:
+        for name, check in self.changing:
             after = getattr(check, "after", None)
             if after is None:
                 stepped.append((name, check))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, fleet_catalogue, guests_of
 from rtagent.capacity.fleet import Group, HostCount, Summary, groups, summary
 from rtagent.capacity.room import nothing
-from rtagent.errors import RequestError
+from rtagent.errors import FlavorNotFound, RequestError
 from rtagent.model.base import Value
 from rtagent.model.request import Flavor
 from rtagent.model.server import ImageRequest, RequestSpec
@@ -172,6 +172,16 @@ class FleetCounts:
         others = fleet_catalogue(self._total, self._listed(), only).flavors
         made = [(each, self._also(_spec(each), each.error, patience)) for each in others]
         return FleetCapacity(flavors=tuple(row.shown(each, by) for each, row in made))
+
+    def spec_of(self, name: str, patience: float = 0.0) -> RequestSpec:
+        """Return the request of one more guest of a flavor, by its name in the catalogue.
+
+        :raises FlavorNotFound:
+        """
+        self._wait(patience)
+        for flavor in fleet_catalogue(self._total, self._listed(), name).flavors:
+            return _spec(flavor)
+        raise FlavorNotFound(flavor=name, command="rtagent schedule capacity")
 
     def of_request(
         self, spec: RequestSpec, by: str | None = None, patience: float = 0.0

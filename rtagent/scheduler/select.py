@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from rtagent.capacity.advice import Advice
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
 from rtagent.model.claim import MOVE_TYPES
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Clock, Reporter
+from rtagent.scheduler.advice import advised
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.decision_log import Choice, Decision, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
+from rtagent.scheduler.fleet import ask
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.ports import PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
@@ -24,6 +28,8 @@ from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQuer
 from rtagent.scheduler.selecting import Selecting, new_uuid
 from rtagent.scheduler.weighing import HostWeighers
 
+#: Seconds of CPU time after which a search for advice ends.
+ADVICE_TIME = 10.0
 #: Uuids with a meaning of their own in replicas and claim templates. No instance has them.
 RESERVED = frozenset((NO_OWNER, OTHERS, SHARED))
 
@@ -142,6 +148,19 @@ class Scheduler:
         """
         began = self._clock.monotonic()
         return explained(SchedulingCall(self.parts, spec, [instance_uuid], began))
+
+    def advise(self, spec: RequestSpec, count: int) -> Advice:
+        """Return what makes room for so many instances. Nothing is assumed, written or moved.
+
+        :raises InvalidFlavor: InvalidRequest: as `ask`, and as the filters.
+        """
+        parts, ends = self.parts, time.thread_time() + ADVICE_TIME
+
+        def is_over() -> bool:
+            time.sleep(0)  # selections go first
+            return time.thread_time() > ends
+
+        return advised(ask(spec), count, parts, is_over)
 
     def decisions(self) -> Sequence[LoggedDecision]:
         """Return the last decisions, newest first."""

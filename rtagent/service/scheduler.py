@@ -201,6 +201,7 @@ class SchedulerService:
         served = ServedScheduler(
             scheduler=self._scheduler,
             count_room=lambda spec, by: self._counts.of_request(spec, by, COUNT_PATIENCE),
+            spec_of=lambda flavor: self._counts.spec_of(flavor, COUNT_PATIENCE),
             hosts=self._manager,
             aggregates=self._aggregates,
             services=self._services,

@@ -14,10 +14,12 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
+from rtagent.capacity.advice import Advice
 from rtagent.capacity.fleet import HostCount, groups, summary
 from rtagent.errors import RtAgentError
 from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
+from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Selection, Selections
 from rtagent.ports import Service
 from rtagent.rpc.client import SchedulerAPI
@@ -103,6 +105,13 @@ class Selecting:
             groups=tuple(groups(counts, by)) if by else (),
         )
 
+    def advise(self, spec: RequestSpec, count: int) -> Advice:
+        self.specs.append(spec)
+        return Advice(room=count, more=True)
+
+    def spec_of(self, flavor: str) -> RequestSpec:
+        return RequestSpec(flavor=Flavor(name=flavor, vcpus=1, memory_mb=512))
+
     def forget_claim(self, operation_id: str) -> bool:
         self.forgotten.append(operation_id)
         return operation_id in self.known
@@ -185,6 +194,7 @@ class SchedulerRpc:
         served = ServedScheduler(
             scheduler=self.selecting,
             count_room=self.selecting.count_room,
+            spec_of=self.selecting.spec_of,
             hosts=self.hosts,
             aggregates=self.aggregates,
             services=MemoryServices(),

@@ -38,7 +38,7 @@ AGENT_RIGHTS = {
     "scheduler": {"ping", *READS, "report_host_state", "update_forced_down"},
     "agent": {"ping"},
 }
-SCHEDULER_READS = {"ping", "explain", "count_room", "get_aggregates", "get_service"}
+SCHEDULER_READS = {"ping", "advise", "explain", "count_room", "get_aggregates", "get_service"}
 SCHEDULER_RIGHTS = {
     "reader": SCHEDULER_READS,
     "conductor": {*SCHEDULER_READS, "select_destinations", "forget_claim"},

@@ -52,6 +52,7 @@ def documents():
         "select_destinations": {"request_spec": spec(), "instance_uuids": [uid()]},
         "explain": {"request_spec": spec()},
         "count_room": {"request_spec": spec(), "by": "host"},
+        "advise": {"flavor": "small"},
         "forget_claim": {"operation_id": uid()},
         "drop_assumed_claim": {"operation_id": uid()},
         "get_service": {"host": "cn1"},

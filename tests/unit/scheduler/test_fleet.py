@@ -76,7 +76,7 @@ def test_the_claim_of_a_guest_ends_on_the_state_with_its_own_claims():
     [found] = fleet_hosts(hosts, asked(), judged_by(), manager.replica_for)
     assert found.instances[claim.owner_id].claims == (claim,)
     assert found.state.usage.memory_mb == 4096
-    state = found.own_state(claim.owner_id)
+    state = found.own_state(found.state, claim.owner_id)
     decision = claims.release_claim(state, call("release_claim"), NOON, claim.uuid)
     assert isinstance(decision, Granted)
     assert state.fold(decision.change).usage.memory_mb == 0

@@ -220,7 +220,7 @@ def test_call_for_another_server_is_refused(server: Server):
 FOR_ANY = {
     "rtagent": {"ping", "report_host_state", "update_forced_down"},
     "scheduler": {
-        *("ping", "select_destinations", "forget_claim", "explain", "count_room"),
+        *("ping", "select_destinations", "forget_claim", "explain", "count_room", "advise"),
         *("get_aggregates", "get_service", "update_aggregates", "drop_assumed_claim"),
         *("update_host_state", "update_instance_info", "delete_instance_info"),
         "sync_instance_info",

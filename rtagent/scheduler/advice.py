@@ -1,0 +1,90 @@
+"""Advice on the hosts of the scheduler's view: the filters judge as they do for a selection.
+
+Nothing is locked, assumed or written, and Placement is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from rtagent.capacity.advice import Advice, advise
+from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.guest_moves import Guest
+from rtagent.capacity.move_search import Destinations
+from rtagent.model.migration import MigrationType
+from rtagent.model.node_state import NodeState
+from rtagent.model.request import Limits
+from rtagent.model.server import ImageRequest, RequestSpec
+from rtagent.scheduler.aggregate_rules import ZONE
+from rtagent.scheduler.filter import Request
+from rtagent.scheduler.fleet import Ask, Counting, decided_by_placement, fleet_hosts
+from rtagent.scheduler.host_state import HostState, replica_fields
+from rtagent.scheduler.scheduling_call import Parts
+
+
+def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -> Advice:
+    """Return what makes room for so many instances of a request.
+
+    :param is_over: returns whether the search has to end.
+    :raises InvalidRequest: the request itself is wrong.
+    """
+    if parts.placement is not None:
+        undecided = decided_by_placement(asked, parts.options, parts.manager.aggregates)
+        if undecided:
+            return Advice(room=0, undecided=undecided)
+    manager, filters = parts.manager, parts.filters
+    hosts = manager.get_all_host_states()
+    alive_since = parts.clock.monotonic() - parts.options.service_down_time
+    counting = Counting(asked, filters, manager.replica_for, alive_since)
+    request, by_uuid = counting.request, {host.uuid: host for host in hosts}
+
+    def passing(fleet_host: FleetHost, state: NodeState, fits: int) -> int:
+        host = by_uuid[fleet_host.uuid]
+        if counting.changing and state is not fleet_host.state:
+            host = replace(host, **replica_fields(state, host))
+        return counting.passing(host, state, fits)[0]
+
+    return advise(
+        tuple(fleet_hosts(hosts, request, filters, manager.replica_for)),
+        asked.template.build,
+        count,
+        passing,
+        _destinations(hosts, request, parts),
+        is_over,
+    )
+
+
+def _destinations(hosts: Sequence[HostState], request: Request, parts: Parts) -> Destinations:
+    """Return the hosts in the same zones that the filters let through, once for equal guests."""
+    known: dict[bytes, tuple[str, ...]] = {}
+
+    def destinations(guest: Guest, kind: MigrationType) -> Sequence[str]:
+        shape = guest.shape(kind)
+        if shape not in known:
+            zone = [host for host in hosts if host.metadata(ZONE) == guest.zones]
+            asked = replace(request, spec=_spec(guest, kind))
+            fleet = fleet_hosts(zone, asked, parts.filters, parts.manager.replica_for)
+            known[shape] = tuple(host.uuid for host in fleet if not host.refused)
+        return known[shape]
+
+    return destinations
+
+
+def _spec(guest: Guest, kind: MigrationType) -> RequestSpec:
+    """Return the request of a guest's move, as far as its claim tells it."""
+    request = guest.request(kind).build
+    instance = request.instance
+    return RequestSpec(
+        flavor=instance.flavor,
+        image=ImageRequest(properties=instance.image.properties),
+        purpose=kind,
+        project_id=instance.project_id,
+        user_id=instance.user_id,
+        os_type=instance.os_type,
+        is_bfv=instance.is_volume_backed,
+        pci_requests=instance.pci_requests,
+        limits=request.limits or Limits(),
+        extra_resource=request.extra_resource or {},
+    )
