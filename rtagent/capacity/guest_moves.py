@@ -14,7 +14,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from rtagent import claims
+from rtagent.allocation.requirements import from_request
+from rtagent.capacity.bounds import Bound
 from rtagent.capacity.fleet import FleetHost
+from rtagent.errors import RequestError
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.base import Value
 from rtagent.model.change import Call
@@ -124,6 +127,16 @@ def _only_cold(state: NodeState, claim: Claim) -> str:
 
 def _moves_live(state: NodeState, address: str) -> bool:
     return address in state.devices and state.devices[address].tags.live_migratable
+
+
+def bound_of(guest: Guest, state: NodeState) -> Bound | None:
+    """Return the bound of guests like this one on a host; None: it takes none."""
+    if state.topology is None:
+        return None
+    try:
+        return Bound(state, from_request(guest.request(COLD).build, state.policy))
+    except RequestError:
+        return None
 
 
 def left(host: FleetHost, state: NodeState, guest: Guest) -> NodeState | None:

@@ -15,7 +15,7 @@ from itertools import chain, combinations, islice, permutations, product
 from rtagent.allocation.requirements import Requirements, from_request
 from rtagent.capacity.bounds import Bound
 from rtagent.capacity.fleet import FleetHost
-from rtagent.capacity.guest_moves import COLD, Guest, arrived, guests, left
+from rtagent.capacity.guest_moves import COLD, Guest, arrived, bound_of, guests, left
 from rtagent.capacity.room import Room, builds
 from rtagent.errors import RequestError
 from rtagent.model.base import Value
@@ -273,7 +273,7 @@ class Search:
         if shape not in self._openings:
             found: list[tuple[Guest, str]] = []
             for uuid in self._destinations(guest, guest.kinds[-1]):
-                bound = self._bound_of(guest, uuid)
+                bound = bound_of(guest, self.hosts[uuid].state)
                 if bound is not None:
                     given = ((other, bound.parts(other.claim)) for other in self._guests_on(uuid))
                     found += ((other, uuid) for other, parts in given if bound.reaches(1, [parts]))
@@ -361,26 +361,16 @@ class Search:
         """
         key = self._shape(guest, kind), uuid
         if key not in self._losses:
-            host, bound = self.hosts[uuid], self._bound_of(guest, uuid)
+            state = self.hosts[uuid].state
+            bound = bound_of(guest, state)
             fits = bound is not None and bound.reaches(1)
-            after = arrived(host.state, guest, kind) if fits else None
+            after = arrived(state, guest, kind) if fits else None
             self._losses[key] = (
                 self._room(uuid) - (self._number(uuid, after) if self._room(uuid) else 0)
                 if isinstance(after, NodeState)
                 else None
             )
         return self._losses[key]
-
-    def _bound_of(self, guest: Guest, uuid: str) -> Bound | None:
-        """Return the bound of guests like this one on a host; None: it takes none."""
-        host = self.hosts[uuid]
-        if host.state.topology is None:
-            return None
-        try:
-            required = from_request(guest.request(COLD).build, host.state.policy)
-        except RequestError:
-            return None
-        return Bound(host.state, required)
 
     def _shape(self, guest: Guest, kind: MigrationType) -> bytes:
         key = guest.claim.uuid, kind

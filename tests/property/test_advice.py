@@ -27,13 +27,11 @@ from rtagent.model.observation import NEVER_OBSERVED
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.server import RequestSpec
-from rtagent.ports import NullReporter
 from rtagent.scheduler.advice import advised
 from rtagent.scheduler.fleet import ask
-from rtagent.scheduler.host_manager import HostManager
-from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, call, host, uid
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, gpu, record
-from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.reporting_agents import ReportingAgent, reported
 from tests.support.scheduling import scheduler
 
 LARGE = {**PINNED, "hw:mem_page_size": "2MB"}
@@ -86,10 +84,7 @@ def done(state, rule, *args, **kwargs):
 
 def advice(agents, flavor, count):
     asked = itertools.count()
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
-    for agent in agents:
-        deliver(manager, *agent.answer())
-    parts = scheduler(manager, filters=DEFAULT_FILTERS).parts
+    parts = scheduler(reported(*agents), filters=DEFAULT_FILTERS).parts
     return advised(ask(RequestSpec(flavor=flavor)), count, parts, lambda: next(asked) > LONG)
 
 

@@ -13,6 +13,7 @@ from rtagent.model.decision import Granted
 from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
+from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.report import (
     description_of,
@@ -28,7 +29,7 @@ from rtagent.scheduler.report_documents import (
     instances_text,
 )
 from tests.support.host_states import node_named
-from tests.support.hosts import NOON, call, host, uid
+from tests.support.hosts import NOON, ManualClock, call, host, uid
 
 #: Delivers one message to a manager.
 Message = Callable[[HostManager], None]
@@ -156,3 +157,11 @@ def assumable(agent_state: NodeState, request: BuildRequest, operation_id: str |
     asked = call(operation_id=operation_id or uid())
     decision = claims.instance_claim(agent_state, asked, NOON, request)
     return decision.claims[0] if isinstance(decision, Granted) else None
+
+
+def reported(*agents: ReportingAgent) -> HostManager:
+    """Return a manager that has everything of these agents."""
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    for agent in agents:
+        deliver(manager, *agent.answer())
+    return manager

@@ -1,0 +1,98 @@
+"""Advice: which guests move, how, and what is said if none helps."""
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.device import PciDevices
+from rtagent.model.policy import PciPolicy
+from rtagent.model.request import Flavor
+from rtagent.model.server import RequestSpec
+from rtagent.scheduler.advice import advised
+from rtagent.scheduler.fleet import ask
+from tests.support.host_states import aggregate
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.pci_hosts import ALIASES, GPU_0, gpu, record
+from tests.support.reporting_agents import ReportingAgent, reported
+from tests.support.scheduling import scheduler
+
+#: Two dedicated CPUs in cell 0, four in cell 1, and a GPU.
+HOST = replace(
+    host(numa=PINNING, pci=PciPolicy(aliases=ALIASES)),
+    devices=PciDevices(record([gpu(GPU_0, 1)])),
+)
+
+
+def agents(*guests):
+    """An agent for each list of guests: the vCPUs, the memory and the extra specs of each."""
+    made = [ReportingAgent(f"h{number}", HOST) for number in range(len(guests))]
+    for agent, listed in zip(made, guests, strict=True):
+        for vcpus, memory_mb, specs in listed:
+            others = {**PINNED, **specs}
+            facts = {"vm_state": others.pop("vm_state", "active"), "display_name": f"g{memory_mb}"}
+            claim = agent.claim(request(vcpus, memory_mb, instance=facts, extra_specs=others))
+            decision = claims.activate_claim(agent.state, call(), NOON, claim.uuid)
+            agent.state = agent.state.fold(decision.change)
+    return made
+
+
+def pinned(vcpus, **fields):
+    return RequestSpec(flavor=Flavor(vcpus=vcpus, memory_mb=256, extra_specs=PINNED), **fields)
+
+
+def advice(made, spec, count=1, is_over=lambda: False):
+    return advised(ask(spec), count, scheduler(reported(*made)).parts, is_over)
+
+
+def moves(found):
+    return [(move.name, move.source, move.destination, move.kind) for move in found.moves]
+
+
+def test_the_smallest_guest_moves():
+    found = advice(agents([(4, 1024, {})], [(3, 512, {})], [(2, 768, {}), (2, 256, {})]), pinned(4))
+    assert moves(found) == [("g256", "h2", "h0", "live-migration")]
+    assert (found.room, found.room_after, found.moves[0].memory_mb) == (0, 1, 256)
+
+
+def test_a_guest_with_a_device_is_stopped_for_its_move_and_the_advice_says_why():
+    with_gpu = {"pci_passthrough:alias": "gpu:1"}
+    found = advice(agents([(4, 1024, with_gpu)], [(1, 256, {})]), pinned(6, ignore_hosts=("h1",)))
+    assert found.never == "needs 6 CPUs (PCPU) in one cell, the largest has 4"
+    found = advice(agents([(3, 1024, with_gpu)], [(1, 256, {})]), pinned(4, ignore_hosts=("h1",)))
+    assert moves(found) == [("g1024", "h0", "h1", "migration")]
+    assert found.moves[0].why_cold == f"it has the device {GPU_0}"
+
+
+def test_a_stopped_guest_moves_after_those_that_run():
+    stopped = {"vm_state": "stopped"}
+    made = agents([(3, 256, stopped)], [(3, 256, {})], [])
+    found = advice(made, pinned(4, ignore_hosts=("h2",)))
+    assert moves(found) == [("g256", "h1", "h2", "live-migration")]
+
+
+def test_a_guest_whose_state_nobody_has_reported_does_not_move():
+    made = agents([(3, 256, {"vm_state": "paused"})], [(4, 256, {})])
+    assert advice(made, pinned(4)).moves == ()
+
+
+def test_guests_stay_in_their_zone():
+    made = agents([(3, 256, {})], [])
+    manager = reported(*made)
+    manager.set_aggregates([aggregate("east", "h0", availability_zone="east")])
+    spec = pinned(4, availability_zone="east")
+    found = advised(ask(spec), 1, scheduler(manager).parts, lambda: False)
+    assert (found.moves, found.no_destination) == ((), ())
+
+
+def test_without_a_solution_the_scarce_resources_are_named():
+    made = agents([(4, 256, {}), (2, 256, {})], [(4, 512, {}), (2, 512, {})])
+    found = advice(made, pinned(4))
+    assert (found.moves, found.searched_moves, found.cut_short) == ((), 3, False)
+    assert found.scarce[0].host == "h0"
+    assert found.leaving in made[0].state.owners
+    assert "PCPU: 4 CPUs requested" in found.no_destination[0].reason["message"]
+
+
+def test_a_search_that_has_to_end_says_how_far_it_came():
+    made = agents([(3, 256, {})], [])
+    found = advice(made, pinned(4, ignore_hosts=("h1",)), is_over=lambda: True)
+    assert (found.moves, found.searched_moves, found.cut_short) == ((), 0, True)
