@@ -14,6 +14,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from benchmarks import (
+    advice,
     allocations,
     audits,
     busy,
@@ -89,6 +90,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
         "fleet_capacity_changed",
         "fleet_capacity_select_p99",
     ),
+    advice.measure: ("advise_1000", "advise_1000_nothing"),
     schedulers.memory: ("scheduler_rss_1000",),
     schedulers.view_lag: ("scheduler_view_lag",),
     schedulers.start: ("schedule_claim_start",),

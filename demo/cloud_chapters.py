@@ -1,4 +1,6 @@
-"""The chapters of the cloud: built, spread, refused, resized, switched off, evacuated, back."""
+"""The chapters of the cloud: built, spread, refused, resized, switched off, evacuated, back,
+advised.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,9 @@ PINNED = (
 )
 TOO_LARGE = "--vcpus 8 --memory 24576 --root-gb 20 --property hw:cpu_policy=dedicated"
 
+#: So large that a host has nothing else.
+LARGE = "--vcpus 4 --memory 30720 --root-gb 20"
+
 
 def play(cloud: Cloud) -> None:
     """Play all chapters in order."""
@@ -28,6 +33,7 @@ def play(cloud: Cloud) -> None:
     lost = host_of(cloud, "web-1")
     for after in (host_down, evacuated, host_back):
         after(cloud, lost)
+    advised(cloud)
     placement(cloud)
 
 
@@ -95,6 +101,17 @@ def host_back(cloud: Cloud, host: str) -> None:
     cloud.run_at(host, "claim list")
     wait_until(lambda: up(cloud, host), "the scheduler does not notice it")
     cloud.run(HOSTS)
+
+
+def advised(cloud: Cloud) -> None:
+    cloud.chapter("Two servers of almost a whole host: what has to move, and where to")
+    cloud.run(f"schedule capacity {LARGE} -c room -c hosts -c scarce")
+    asked = f"schedule advise {LARGE} --count 2"
+    cloud.run(f"{asked} -c answer -c room -c room_after -c moves -c commands")
+    for command in cloud.ask(asked)["commands"]:
+        cloud.run(f"{command.removeprefix('rtagent ')} {SHOWN}")
+    for number in (1, 2):
+        cloud.run(f"server build db-{number} {LARGE} {SHOWN}")
 
 
 def placement(cloud: Cloud) -> None:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
-from rtagent.capacity.advice import Advice
+from rtagent.capacity.advice import Advice, Move
 from rtagent.capacity.fleet import HostCount, groups, summary
 from rtagent.errors import RtAgentError
 from rtagent.model.node import Aggregate
@@ -107,7 +107,17 @@ class Selecting:
 
     def advise(self, spec: RequestSpec, count: int) -> Advice:
         self.specs.append(spec)
-        return Advice(room=count, more=True)
+        move = Move(
+            server=uid(),
+            name="web",
+            kind="migration",
+            why_cold="it is stopped",
+            source="cn1",
+            destination="cn2",
+            memory_mb=512,
+            disk_mb=0,
+        )
+        return Advice(room=0, moves=(move,), room_after=count)
 
     def spec_of(self, flavor: str) -> RequestSpec:
         return RequestSpec(flavor=Flavor(name=flavor, vcpus=1, memory_mb=512))

@@ -92,6 +92,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "pci list": (("--long",), "devices"),
     "pci show": ((GPU_0,), "devices"),
     "resource list": (("--long",), "devices"),
+    "schedule advise": (REQUEST, "claims"),
     "schedule capacity": ((), "claims"),
     "schedule decision": ((DECIDED,), "claims"),
     "schedule explain": (REQUEST, "claims"),

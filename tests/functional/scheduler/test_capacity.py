@@ -1,4 +1,4 @@
-"""rtagent schedule capacity, and the metrics of the room of the fleet."""
+"""rtagent schedule capacity and advise, and the metrics of the room of the fleet."""
 
 import io
 import json
@@ -73,6 +73,40 @@ def test_any_request_is_counted_as_it_would_be_explained(rtagent):
 )
 def test_bad_input_names_what_is_wrong(rtagent, options, code, message):
     outcome = rtagent("capacity", *options)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+
+
+def test_advice_says_whether_there_is_room_and_what_is_scarce(rtagent):
+    def shown(*options):
+        return rtagent("advise", *options, "-f", "json").json
+
+    room = shown("--flavor", "small", "--count", "12")
+    assert (room["answer"], room["room"]) == ("there is room for 12 servers already", 12)
+    none = shown("--vcpus", "1", "--memory", "4096", "--count", "13")
+    assert (none["answer"], none["room"], none["moves"]) == ("up to 3 moves do not help", 12, [])
+    assert {each["host"] for each in none["scarce"]} == {"cn1", "cn2", "cn3"}
+    assert shown("--flavor", "huge")["answer"] == (
+        "never fits: needs 9 vCPUs (VCPU), the host has 8"
+    )
+    assert (
+        "cn1: MEMORY_MB: 4096 MB requested"
+        in rtagent("advise", "--flavor", "small", "--count", "13").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--flavor", "none"), 5, "no flavor none is in the catalogue: rtagent schedule capacity"),
+        (("--flavor", "small", "--vcpus", "1"), 2, "--flavor: names a flavor"),
+        (("--flavor", "small", "--count", "0"), 2, "--count: must be at least 1"),
+        (("--vcpus", "1"), 2, "--memory"),
+        (("--vcpus", "1", "--memory", "64", "--purpose", "resize"), 2, "must be build"),
+    ],
+)
+def test_advice_names_what_is_wrong(rtagent, options, code, message):
+    outcome = rtagent("advise", *options)
     assert (outcome.code, outcome.out) == (code, "")
     assert message in outcome.err
 
