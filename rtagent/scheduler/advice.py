@@ -5,7 +5,8 @@ Nothing is locked, assumed or written, and Placement is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -13,11 +14,13 @@ from rtagent.capacity.advice import Advice, advise
 from rtagent.capacity.fleet import FleetHost
 from rtagent.capacity.guest_moves import Guest
 from rtagent.capacity.move_search import Destinations
+from rtagent.errors import RequestError
 from rtagent.model.migration import MigrationType
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Limits
 from rtagent.model.server import ImageRequest, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
+from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.fleet import Ask, Counting, decided_by_placement, fleet_hosts
 from rtagent.scheduler.host_state import HostState, replica_fields
@@ -30,10 +33,8 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
     :param is_over: returns whether the search has to end.
     :raises InvalidRequest: the request itself is wrong.
     """
-    if parts.placement is not None:
-        undecided = decided_by_placement(asked, parts.options, parts.manager.aggregates)
-        if undecided:
-            return Advice(room=0, undecided=undecided)
+    if undecided := _undecided(asked, parts):
+        return Advice(room=0, undecided=undecided)
     manager, filters = parts.manager, parts.filters
     hosts = manager.get_all_host_states()
     alive_since = parts.clock.monotonic() - parts.options.service_down_time
@@ -64,12 +65,33 @@ def _destinations(hosts: Sequence[HostState], request: Request, parts: Parts) ->
         shape = guest.shape(kind)
         if shape not in known:
             zone = [host for host in hosts if host.metadata(ZONE) == guest.zones]
-            asked = replace(request, spec=_spec(guest, kind))
-            fleet = fleet_hosts(zone, asked, parts.filters, parts.manager.replica_for)
-            known[shape] = tuple(host.uuid for host in fleet if not host.refused)
+            known[shape] = tuple(_passing(zone, _spec(guest, kind), request, parts))
         return known[shape]
 
     return destinations
+
+
+def _passing(
+    hosts: Sequence[HostState], spec: RequestSpec, request: Request, parts: Parts
+) -> Iterator[str]:
+    """Yield the uuids of the hosts that the filters let through for a move; none if Placement alone
+    judges a part of its request.
+    """
+    with contextlib.suppress(RequestError):  # of a guest that was built from another request
+        asked = Ask(spec=spec, template=claim_template(spec))
+        if _undecided(asked, parts):
+            return
+        moved = replace(request, spec=spec)
+        for host in fleet_hosts(hosts, moved, parts.filters, parts.manager.replica_for):
+            if not host.refused:
+                yield host.uuid
+
+
+def _undecided(asked: Ask, parts: Parts) -> str:
+    """Return what of a request only Placement decides on, or ""."""
+    if parts.placement is None:
+        return ""
+    return decided_by_placement(asked, parts.options, parts.manager.aggregates)
 
 
 def _spec(guest: Guest, kind: MigrationType) -> RequestSpec:

@@ -39,8 +39,8 @@ def pinned(vcpus, **fields):
     return RequestSpec(flavor=Flavor(vcpus=vcpus, memory_mb=256, extra_specs=PINNED), **fields)
 
 
-def advice(made, spec, count=1, is_over=lambda: False):
-    return advised(ask(spec), count, scheduler(reported(*made)).parts, is_over)
+def advice(made, spec, count=1, is_over=lambda: False, **fields):
+    return advised(ask(spec), count, scheduler(reported(*made), **fields).parts, is_over)
 
 
 def moves(found):
@@ -72,6 +72,33 @@ def test_a_stopped_guest_moves_after_those_that_run():
 def test_a_guest_whose_state_nobody_has_reported_does_not_move():
     made = agents([(3, 256, {"vm_state": "paused"})], [(4, 256, {})])
     assert advice(made, pinned(4)).moves == ()
+
+
+def test_a_guest_makes_way_for_another_one_at_its_destination():
+    made = agents([(4, 256, {})], [(3, 128, {})], [(1, 512, {})] * 3)
+    found = advice(made, pinned(4, ignore_hosts=("h1", "h2")))
+    assert moves(found) == [
+        ("g128", "h1", "h2", "live-migration"),
+        ("g256", "h0", "h1", "live-migration"),
+    ]
+
+
+def test_guests_of_several_hosts_move_if_one_host_makes_too_little_room():
+    made = agents([(3, 256, {})], [(3, 512, {})], [], [])
+    found = advice(made, pinned(4, ignore_hosts=("h2", "h3")), count=2)
+    assert {(name, source) for name, source, *_ in moves(found)} == {("g256", "h0"), ("g512", "h1")}
+    assert found.room_after == 2
+
+
+def test_what_placement_alone_decides_on_is_not_known_and_such_a_guest_does_not_move():
+    trait = {"trait:CUSTOM_SSD": "required"}
+    made = agents([(3, 256, trait)], [])
+    asked, with_placement = pinned(4, ignore_hosts=("h1",)), {"placement": object()}
+    assert moves(advice(made, asked))
+    assert advice(made, asked, **with_placement).moves == ()
+    traits = replace(asked.flavor, extra_specs={**PINNED, **trait})
+    found = advice(made, replace(asked, flavor=traits), **with_placement)
+    assert found.undecided == "required=CUSTOM_SSD"
 
 
 def test_guests_stay_in_their_zone():
