@@ -69,9 +69,19 @@ def test_a_stopped_guest_moves_after_those_that_run():
     assert moves(found) == [("g256", "h1", "h2", "live-migration")]
 
 
-def test_a_guest_whose_state_nobody_has_reported_does_not_move():
-    made = agents([(3, 256, {"vm_state": "paused"})], [(4, 256, {})])
-    assert advice(made, pinned(4)).moves == ()
+def test_a_guest_that_is_neither_running_nor_stopped_does_not_move():
+    asked = pinned(4, ignore_hosts=("h1",))
+    assert advice(agents([(3, 256, {"vm_state": "paused"})], []), asked).moves == ()
+    made = agents([], [])
+    assert made[0].claim(request(3, 256, instance={"vm_state": "active"}, extra_specs=PINNED))
+    assert advice(made, asked).moves == ()  # it is being built
+
+
+def test_a_guest_goes_to_a_host_with_room_if_that_loses_none_by_it():
+    made = agents([(1, 512, {}), (1, 512, {}), (1, 256, {})], [])
+    found = advice(made, pinned(4), count=2)
+    assert (found.room, found.room_after) == (1, 2)
+    assert moves(found) == [("g256", "h0", "h1", "live-migration")]
 
 
 def test_a_guest_makes_way_for_another_one_at_its_destination():
