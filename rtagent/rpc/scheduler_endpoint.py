@@ -119,7 +119,7 @@ def explain(served: ServedScheduler, arguments: Explain) -> Explanation:
     return served.scheduler.explain(arguments.request_spec, arguments.instance_uuid)
 
 
-@rpc_method(READER, errors=SPEC_ERRORS, by_position=("by",), slow=True)
+@rpc_method(READER, errors=("NoValidHost", *SPEC_ERRORS), by_position=("by",), slow=True)
 def count_room(served: ServedScheduler, arguments: CountRoom) -> FleetFlavor:
     """Return how many further builds of the request would be selected and granted, one after
     another. Placement is not asked, and nothing is selected. If the hosts cannot all be counted in

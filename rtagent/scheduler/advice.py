@@ -14,7 +14,7 @@ from rtagent.capacity.advice import Advice, advise
 from rtagent.capacity.fleet import FleetHost
 from rtagent.capacity.guest_moves import Guest
 from rtagent.capacity.move_search import Destinations
-from rtagent.errors import RequestError
+from rtagent.errors import RequestError, RtAgentError
 from rtagent.model.migration import MigrationType
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Limits
@@ -22,7 +22,13 @@ from rtagent.model.server import ImageRequest, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.filter import Request
-from rtagent.scheduler.fleet import Ask, Counting, decided_by_placement, fleet_hosts
+from rtagent.scheduler.fleet import (
+    Ask,
+    AskedOfPlacement,
+    Counting,
+    asked_of_placement,
+    fleet_hosts,
+)
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.scheduling_call import Parts
 
@@ -33,8 +39,9 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
     :param is_over: returns whether the search has to end.
     :raises InvalidRequest: the request itself is wrong.
     """
-    if undecided := _undecided(asked, parts):
-        return Advice(room=0, undecided=undecided)
+    placement = _of_placement(asked, parts)
+    if placement.undecided:
+        return Advice(room=0, undecided=placement.undecided)
     manager, filters = parts.manager, parts.filters
     hosts = manager.get_all_host_states()
     alive_since = parts.clock.monotonic() - parts.options.service_down_time
@@ -48,7 +55,7 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
         return counting.passing(host, state, fits)[0]
 
     return advise(
-        tuple(fleet_hosts(hosts, request, filters, manager.replica_for)),
+        tuple(fleet_hosts(hosts, request, filters, manager.replica_for, placement.member_of)),
         asked.template.build,
         count,
         passing,
@@ -79,19 +86,21 @@ def _passing(
     """
     with contextlib.suppress(RequestError):  # of a guest that was built from another request
         asked = Ask(spec=spec, template=claim_template(spec))
-        if _undecided(asked, parts):
+        placement = _of_placement(asked, parts)
+        if placement.undecided:
             return
-        moved = replace(request, spec=spec)
-        for host in fleet_hosts(hosts, moved, parts.filters, parts.manager.replica_for):
+        moved, replica_for = replace(request, spec=spec), parts.manager.replica_for
+        for host in fleet_hosts(hosts, moved, parts.filters, replica_for, placement.member_of):
             if not host.refused:
                 yield host.uuid
 
 
-def _undecided(asked: Ask, parts: Parts) -> str:
-    """Return what of a request only Placement decides on, or ""."""
-    if parts.placement is None:
-        return ""
-    return decided_by_placement(asked, parts.options, parts.manager.aggregates)
+def _of_placement(asked: Ask, parts: Parts) -> AskedOfPlacement:
+    """Return what a request asks of Placement; if no host can be selected, why."""
+    try:
+        return asked_of_placement(asked, parts)
+    except RtAgentError as error:
+        return AskedOfPlacement(undecided=error.message)
 
 
 def _spec(guest: Guest, kind: MigrationType) -> RequestSpec:

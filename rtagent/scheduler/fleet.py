@@ -14,33 +14,36 @@ from msgspec.structs import replace
 from rtagent.allocation.requirements import Requirements, from_request
 from rtagent.capacity.fleet import FleetHost, HostCount
 from rtagent.capacity.room import Room, decide, judged, nothing, room
-from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.errors import RequestError, RtAgentError
+from rtagent.errors import RequestError
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD
 from rtagent.model.decision import Granted
-from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.server import ACTIVE, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate, claim_template, kind_of
 from rtagent.scheduler.filter import Rejection, Request, invalid
-from rtagent.scheduler.filtered import FIT, NamedCheck, refusal_of
+from rtagent.scheduler.filtered import FIT, PLACEMENT, NamedCheck, refusal_of
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import ReplicaFor
 from rtagent.scheduler.host_state import HostState, replica_fields
-from rtagent.scheduler.placement_request import ENCRYPTION, candidates_query
-from rtagent.scheduler.scheduling_call import ENABLED, PLAIN
+from rtagent.scheduler.placement_request import ENCRYPTION, MEMBER_OF, candidates_query
+from rtagent.scheduler.scheduling_call import ENABLED, PLAIN, Parts
 
 #: What refuses instead of a filter: the agent itself grants no claims.
 AGENT = "agent"
+_OUTSIDE = Rejection("the host is not in the aggregates in which candidates are searched")
 #: The time of the builds. It decides nothing.
 _TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def fleet_hosts(
-    hosts: Sequence[HostState], request: Request, filters: HostFilters, replica_for: ReplicaFor
+    hosts: Sequence[HostState],
+    request: Request,
+    filters: HostFilters,
+    replica_for: ReplicaFor,
+    member_of: Sequence[str] = (),
 ) -> Iterator[FleetHost]:
     """Yield the hosts, in this order.
 
@@ -48,6 +51,7 @@ def fleet_hosts(
 
     :param request: of any instance, which is on no host.
     :param replica_for: see `HostManager.replica_for`.
+    :param member_of: the aggregates in which Placement searches, see `AskedOfPlacement`.
     :raises InvalidRequest: the request itself is wrong.
     """
     filtered = filters.get_filtered_hosts(hosts, replace(request, fit=None), every_verdict=True)
@@ -56,6 +60,8 @@ def fleet_hosts(
         refusal = refusals.get(host.uuid)
         if refusal is None and (closed := _closed(host)) is not None:
             refusal = refusal_of(host, closed, AGENT)
+        if refusal is None and _not_member(host, member_of):
+            refusal = refusal_of(host, _OUTSIDE, PLACEMENT)
         yield FleetHost(
             host=host.host,
             nodename=host.nodename,
@@ -104,26 +110,51 @@ def ask(spec: RequestSpec) -> Ask:
     )
 
 
-def decided_by_placement(
-    asked: Ask, options: SchedulerOptions, aggregates: Sequence[Aggregate]
-) -> str:
-    """Return what of a request only Placement decides on, or "". Devices and contexts of encrypted
-    memory are those of the agents, there as here.
+class AskedOfPlacement(Value, frozen=True, kw_only=True):
+    """What the query of Placement for a request has, beside what agents decide on.
+
+    :ivar undecided: only Placement decides on it; "": nothing. :ivar units: other services may
+        offer these units, too; "": none. :ivar member_of: as in the query.
     """
-    options = replace(options, pci_in_placement=False)
-    try:
-        query = candidates_query(asked.spec, asked.template, options, aggregates)
-    except RtAgentError as error:
-        return error.message
+
+    undecided: str = ""
+    units: str = ""
+    member_of: tuple[str, ...] = ()
+
+
+def asked_of_placement(asked: Ask, parts: Parts) -> AskedOfPlacement:
+    """Return what is asked of Placement, if the scheduler uses it. Devices and contexts of
+    encrypted memory are those of the agents, there as here.
+
+    :raises RtAgentError: no host can be selected for the request.
+    """
+    if parts.placement is None:
+        return AskedOfPlacement()
+    options = replace(parts.options, pci_in_placement=False)
+    query = candidates_query(asked.spec, asked.template, options, parts.manager.aggregates)
     judged_here = (("group_policy", "none"), ENABLED)
     others = [
         f"{name}={value}"
         for name, value in query
         if (name, value) not in judged_here
-        and (name not in PLAIN or name == ENABLED[0])
+        and (name not in (*PLAIN, MEMBER_OF) or name == ENABLED[0])
         and not name.endswith(ENCRYPTION)
     ]
-    return ", ".join(others)
+    return AskedOfPlacement(
+        undecided=", ".join(others),
+        units=f"resources={dict(query)['resources']}" if asked.template.needs_units else "",
+        member_of=tuple(value for name, value in query if name == MEMBER_OF),
+    )
+
+
+def _not_member(host: HostState, member_of: Sequence[str]) -> bool:
+    """Return whether a host is in none of the aggregates, or in a forbidden one."""
+    has = {aggregate.uuid for aggregate in host.aggregates}
+    for each in member_of:
+        uuids = each.removeprefix("!").removeprefix("in:").split(",")
+        if has.isdisjoint(uuids) is not each.startswith("!"):
+            return True
+    return False
 
 
 class Counting:
@@ -131,6 +162,7 @@ class Counting:
 
     :ivar request: for filters. :ivar changing: the checks that builds may change.
     :param alive_since: see `Request`. :param pause: called between decisions.
+    :param member_of: the aggregates in which Placement searches.
     """
 
     def __init__(
@@ -140,9 +172,11 @@ class Counting:
         replica_for: ReplicaFor,
         alive_since: float,
         pause: Callable[[], None] = nothing,
+        member_of: Sequence[str] = (),
     ) -> None:
         """:raises InvalidRequest: the request itself is wrong."""
         self._asked, self._filters, self._replica_for = asked, filters, replica_for
+        self._member_of = member_of
         self._pause = pause
         self.request = Request(
             spec=asked.spec, instance_uuid=NO_OWNER, alive_since=alive_since, now=_TIME
@@ -154,7 +188,9 @@ class Counting:
     def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:
         """Yield the count of each host."""
         default_zone = self._filters.options.default_availability_zone
-        judged_hosts = fleet_hosts(hosts, self.request, self._filters, self._replica_for)
+        judged_hosts = fleet_hosts(
+            hosts, self.request, self._filters, self._replica_for, self._member_of
+        )
         for host, fleet_host in zip(hosts, judged_hosts, strict=True):
             self._pause()
             yield replace(

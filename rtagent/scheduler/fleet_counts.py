@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, fleet_catalogue, guests_of
 from rtagent.capacity.fleet import Group, HostCount, Summary, groups, summary
 from rtagent.capacity.room import nothing
-from rtagent.errors import FlavorNotFound, RequestError
+from rtagent.errors import FlavorNotFound, RequestError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.request import Flavor
 from rtagent.model.server import ImageRequest, RequestSpec
-from rtagent.scheduler.fleet import Ask, Counting, ask, decided_by_placement
+from rtagent.scheduler.fleet import Ask, AskedOfPlacement, Counting, ask, asked_of_placement
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.scheduling_call import Parts
 
@@ -71,7 +71,7 @@ class _Asked:
     """A request, and its counts by node uuid, of every host up to a number."""
 
     def __init__(self, spec: RequestSpec, error: str = "") -> None:
-        self.spec, self.error, self.undecided = spec, error, ""
+        self.spec, self.error, self.placement = spec, error, AskedOfPlacement()
         self.hosts: dict[str, HostCount] = {}
         self.upto = self.pending = 0
         self.ask: Ask | None = None
@@ -83,8 +83,10 @@ class _Asked:
     def shown(self, flavor: CatalogueFlavor | None, by: str | None) -> FleetFlavor:
         """Return the room as it is counted. :param flavor: None: it is not of the catalogue."""
         counts, pending = list(self.hosts.values()), self.pending
-        total = None if self.undecided else summary(counts)
-        if total is not None and pending:
+        total = summary(counts)
+        # Agents that offer no such units do not say that nobody does.
+        undecided = self.placement.undecided or (self.placement.units if total.never else "")
+        if pending:
             total = replace(total, at_least=True)
         more = {}
         if flavor is not None:
@@ -92,9 +94,9 @@ class _Asked:
         return FleetFlavor(
             name=self.spec.flavor.name if flavor is None else flavor.name,
             flavor=self.spec.flavor,
-            summary=total,
-            groups=tuple(groups(counts, by)) if by and not self.undecided else (),
-            undecided=self.undecided,
+            summary=None if undecided else total,
+            groups=tuple(groups(counts, by)) if by and not undecided else (),
+            undecided=undecided,
             error=self.error,
             pending=pending,
             **more,
@@ -190,7 +192,8 @@ class FleetCounts:
 
         :raises InvalidFlavor: InvalidRequest: as `ask`, and as the filters.
         """
-        self._counting(ask(spec), self._parts())
+        ask(spec)
+        self._counting(_Asked(spec), self._parts())
         return self._also(spec, "", patience).shown(None, by)
 
     def _also(self, spec: RequestSpec, error: str, patience: float) -> _Asked:
@@ -294,20 +297,18 @@ class FleetCounts:
         """Count one request on the hosts that have changed. Return how many are left."""
         if asked.ask is None:
             return 0
-        if parts.placement is not None:
-            aggregates = parts.manager.aggregates
-            asked.undecided = decided_by_placement(asked.ask, parts.options, aggregates)
-        if asked.undecided:
-            return 0
         for uuid in asked.hosts.keys() - self._bases.keys():
             del asked.hosts[uuid]
-        stale = hosts[bisect_right(hosts, asked.upto, key=_number) :]
-        left = len(stale)
         try:
-            counting = self._counting(asked.ask, parts)
-        except RequestError as error:
+            counting = self._counting(asked, parts)
+        except RtAgentError as error:
             asked.error = error.message
             return 0
+        asked.error = ""
+        if asked.placement.undecided:
+            return 0
+        stale = hosts[bisect_right(hosts, asked.upto, key=_number) :]
+        left = len(stale)
         while left and time.monotonic() < ends:
             chunk = stale[-left:][:CHUNK]
             counts = counting.counts([host for host, _ in chunk])
@@ -316,9 +317,19 @@ class FleetCounts:
         asked.pending = len(hosts) - len(asked.hosts)
         return left
 
-    def _counting(self, asked: Ask, parts: Parts) -> Counting:
-        replica_for = parts.manager.replica_for
-        return Counting(asked, parts.filters, replica_for, _alive_since(parts), self._pause)
+    def _counting(self, asked: _Asked, parts: Parts) -> Counting:
+        assert asked.ask is not None
+        placement = asked_of_placement(asked.ask, parts)
+        if placement != asked.placement:
+            asked.placement, asked.upto = placement, 0
+        return Counting(
+            asked.ask,
+            parts.filters,
+            parts.manager.replica_for,
+            _alive_since(parts),
+            self._pause,
+            asked.placement.member_of,
+        )
 
 
 def _number(host: _Numbered) -> int:

@@ -27,6 +27,8 @@ from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest, device_requests
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.errors import NoValidHost
 
+#: The parameter of a query that names aggregates.
+MEMBER_OF = "member_of"
 #: The beginning of the keys of metadata that reserve an aggregate for a project.
 TENANT = "filter_tenant_id"
 #: The beginning of the keys of metadata that isolate an aggregate.
@@ -46,7 +48,7 @@ def member_of(
     """
     known, destination = tuple(aggregates), spec.requested_destination or Destination()
     for each in destination.aggregates:
-        yield "member_of", _any_of(each.split(","))
+        yield MEMBER_OF, _any_of(each.split(","))
     if options.query_placement_for_availability_zone and spec.availability_zone:
         zone = (each.uuid for each in known if each.availability_zone == spec.availability_zone)
         yield from _required(zone)
@@ -56,14 +58,14 @@ def member_of(
     if options.enable_isolated_aggregate_filtering:
         forbidden += (each.uuid for each in known if not _required_by(each) <= required_traits)
     if forbidden:
-        yield "member_of", f"!{_any_of(forbidden)}"
+        yield MEMBER_OF, f"!{_any_of(forbidden)}"
 
 
 def _required(uuids: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield nothing if there are no such aggregates: then hosts are not limited, as in Nova."""
     found = list(uuids)
     if found:
-        yield "member_of", _any_of(found)
+        yield MEMBER_OF, _any_of(found)
 
 
 def _reserved(

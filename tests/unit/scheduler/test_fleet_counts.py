@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.capacity.catalogue import MAX_FLAVORS
+from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.host_report import ServiceState
 from rtagent.model.request import Flavor
@@ -193,6 +194,32 @@ def test_what_only_placement_decides_has_no_number():
     )
     assert (found.summary, found.undecided) == (None, "required=HW_CPU_X86_AVX")
     assert of(counted([host_state()], placement=object())).summary.room == 8
+
+
+def test_units_that_no_agent_offers_may_be_those_of_another_service():
+    licensed = {"resources:CUSTOM_LICENSE": "1"}
+    found = of(counted([host_state()], placement=object()), extra_specs=licensed)
+    assert (found.summary, "CUSTOM_LICENSE:1" in found.undecided) == (None, True)
+    found = of(counted([host_state()]), extra_specs=licensed)
+    assert (found.summary.room, found.undecided) == (0, "")
+
+
+def test_aggregates_that_placement_searches_are_judged_from_the_own_ones():
+    racks = aggregate("racks", "cn1", filter_tenant_id="p1")
+    view = HostsInMemory([host_state("cn1", aggregates=[racks]), host_state("cn2")])
+    limited = SchedulerOptions(limit_tenants_to_placement_aggregate=True)
+    made = scheduler(view, options=limited, placement=object())
+    counts = FleetCounts(lambda: made.parts)
+
+    def found():
+        counts.of_request(spec(project_id="p1"))
+        assert counts.count(60)
+        return counts.of_request(spec(project_id="p1")).summary
+
+    assert (found().room, found().refused) == (16, ())
+    view.aggregates = (racks,)
+    assert found().room == 8
+    assert found().refused[0].fits == 8
 
 
 def test_moves_groups_and_wrong_requests_are_refused():
