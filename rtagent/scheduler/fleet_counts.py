@@ -302,7 +302,7 @@ class FleetCounts:
         try:
             counting = self._counting(asked, parts)
         except RtAgentError as error:
-            asked.error = error.message
+            asked.error, asked.hosts, asked.upto = error.message, {}, 0
             return 0
         asked.error = ""
         if asked.placement.undecided:

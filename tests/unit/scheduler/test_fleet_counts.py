@@ -9,7 +9,7 @@ from rtagent.capacity.catalogue import MAX_FLAVORS
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.host_report import ServiceState
-from rtagent.model.request import Flavor
+from rtagent.model.request import Flavor, Image
 from rtagent.model.server import InstanceGroup
 from rtagent.ports import NullReporter
 from rtagent.scheduler.fleet_counts import FleetCounts
@@ -214,12 +214,62 @@ def test_aggregates_that_placement_searches_are_judged_from_the_own_ones():
     def found():
         counts.of_request(spec(project_id="p1"))
         assert counts.count(60)
-        return counts.of_request(spec(project_id="p1")).summary
+        groups = counts.of_request(spec(project_id="p1"), by="host").groups
+        return {each.name: each.summary.room for each in groups}
 
-    assert (found().room, found().refused) == (16, ())
+    assert found() == {"cn1": 8, "cn2": 8}
     view.aggregates = (racks,)
-    assert found().room == 8
-    assert found().refused[0].fits == 8
+    assert found() == {"cn1": 8, "cn2": 0}
+
+
+def test_while_no_host_can_be_selected_for_a_flavor_it_has_an_error_and_no_room():
+    made = scheduler(HostsInMemory([host_state("cn1")]), placement=object())
+    needed = SchedulerOptions(
+        limit_tenants_to_placement_aggregate=True, placement_aggregate_required_for_tenants=True
+    )
+    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
+
+    def found(options):
+        made.reconfigure(made.parts.filters, made.parts.weighers, options)
+        assert counts.count(60)
+        [large] = counts.capacity().flavors
+        return "no aggregate is reserved" in large.error, large.summary.room
+
+    assert found(SchedulerOptions()) == (False, 2)
+    assert found(needed) == (True, 0)
+    assert found(SchedulerOptions()) == (False, 2)
+
+
+def claimed(*builds):
+    """The counts of a host with these guests, with the filter of images by aggregates."""
+    agent = ReportingAgent("cn1", host(numa=PINNING, cpu_allocation_ratio=4.0))
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    for build in builds:
+        assert agent.claim(build)
+    deliver(manager, *agent.answer())
+    manager.set_aggregates([aggregate("windows", "cn1", os_distro="windows")])
+    return counted(manager, filters=("AggregateImagePropertiesIsolation",)).capacity().flavors
+
+
+def guest(image=(), **specs):
+    image = Image(properties=dict(image))
+    return request(1, 512, name="f", extra_specs=specs, instance={"image": image})
+
+
+def test_a_flavor_alone_is_asked_for_without_an_image():
+    [found] = claimed(guest({"os_distro": "linux"}), guest())
+    assert (found.name, found.claims) == ("f", 2)
+    assert found.summary.room
+    dedicated = {"hw_cpu_policy": "dedicated", "os_distro": "linux"}
+    [alone, variant] = claimed(guest(), guest(dedicated))
+    assert (alone.name, variant.name.partition("#")[0]) == ("f", "f")
+    assert (bool(alone.summary.room), variant.summary.room) == (True, 0)
+    assert variant.summary.refused[0].why.startswith("AggregateImagePropertiesIsolation: ")
+
+
+def test_flavors_of_one_name_with_other_extra_specs_are_counted_apart():
+    found = claimed(guest(), guest(), guest(**{"aggregate_instance_extra_specs:ssd": "true"}))
+    assert sorted(each.claims for each in found) == [1, 2]
 
 
 def test_moves_groups_and_wrong_requests_are_refused():
