@@ -22,7 +22,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.model.request import InstanceFacts
-from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
+from rtagent.model.server import BUILDING, Place, RequestSpec, Server, ServerOperation
 from rtagent.ports import Clock
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class Run:
     :ivar server: the server as it is recorded, or will be with the next record.
     :ivar progress: likewise. :ivar owed: operations to record with the next record.
     :ivar scheduler: and :ivar allocations: see `Outside`. :ivar options: of the conductor.
+    :ivar is_new: the server is new, and the scheduler was never asked for it.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Run:
         self.scheduler, self.allocations = outside.scheduler, outside.allocations
         self._outside, self.options, self._patience = outside, options, patience
         self._store, self._clock = store, clock
+        self.is_new = operation.epoch == 1 and self.progress.was == BUILDING
+        self._began, self._has_recorded = clock.monotonic(), False
 
     def learn(self, **fields: Any) -> None:
         """Set fields of the progress."""
@@ -126,17 +129,33 @@ class Run:
 
         Before each call the operation may have been taken over, because this process stood still
         or could not reach the records. It may stand still after this check, too: so each call
-        depends on what it was decided for, and has no effect if that is not so any more.
+        depends on what it was decided for, and has no effect if that is not so any more. So the
+        record of the call is check enough.
 
         :raises OperationTaken:
         """
-        return self._patience.repeat(call, self.options.host_timeout, self.check)
+
+        def check() -> None:
+            if self._has_recorded:
+                self._has_recorded = False
+            else:
+                self.check()
+
+        return self._patience.repeat(call, self.options.host_timeout, check)
+
+    def own(self) -> None:
+        """Check that this conductor still owns the operation. Repeat that as a call.
+
+        :raises OperationTaken:
+        """
+        self._patience.repeat(self.check, self.options.host_timeout)
 
     def insist(
         self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
     ) -> T:
-        """Make a call, and repeat it for some seconds while its error is of this sort."""
-        return self._patience.repeat(call, seconds, self.check, retriable)
+        """Make a call that reaches out, and repeat it for some seconds while its error is of this
+        sort."""
+        return self._patience.repeat(call, seconds, retriable=retriable)
 
     def save(self, server: Server | None = None, *, deleted: bool = False, **fields: Any) -> None:
         """Record the progress, what is owed, and fields of the operation. Repeat that as a call.
@@ -153,9 +172,11 @@ class Run:
         if not self._patience.repeat(save, self.options.host_timeout):
             raise OperationTaken(operation_uuid=self.operation.uuid)
         self.owed.clear()
+        self._has_recorded = True
 
     def check(self) -> None:
         """Check that this conductor still owns the operation. :raises OperationTaken:"""
+        self._has_recorded = False
         if not self._store.beat(self.operation):
             raise OperationTaken(operation_uuid=self.operation.uuid)
 
@@ -211,7 +232,7 @@ class Run:
         :raises HookFailed: :raises ClaimExpired: the lease was lost.
         """
         with self.renewing(lease) as renewal:
-            self.reach(lambda: None)  # the owner is checked
+            self.own()
             try:
                 getattr(self._outside.hooks, name)(self.server, *hosts)
             except Exception as error:
@@ -219,14 +240,17 @@ class Run:
         renewal.check()
 
     def renewing(self, lease: Place | None) -> AbstractContextManager[Background]:
-        """Return a context in which a claim's lease is renewed, at once and at an interval.
+        """Return a context in which a claim's lease is renewed: at an interval, and at once unless
+        this operation has just made the claim.
 
         :raises ClaimExpired: the lease was lost.
         """
         calls = () if lease is None else (partial(self._renew, lease),)
-        for call in calls:  # the operation may be resumed long after the claim was made
-            self.reach(call)
         interval, limit = self.options.lease_renew_interval, self.options.operation_timeout
+        # The operation may be resumed long after the claim was made.
+        if self.operation.epoch > 1 or self._clock.monotonic() - self._began >= interval:
+            for call in calls:
+                self.reach(call)
         return Background("rtagent-lease", calls, interval, limit)
 
     def _renew(self, lease: Place) -> None:

@@ -76,9 +76,15 @@ def of(run: Run) -> Mapping[str, Any] | None:
 
 
 def decide(run: Run) -> int | None:
-    """Record and return the generation for which a selection is decided; None: for any."""
+    """Record and return the generation for which a selection is decided; None: for any.
+
+    Nobody has allocated anything for a new server. If that is not so, the scheduler refuses.
+    """
     if run.allocations is None:
         return None
+    if run.is_new:
+        run.is_new = False  # the scheduler is asked: what has this generation may come late
+        return 0
     generation = _read(run, run.server.uuid).get("consumer_generation") or 0
     _record(run, generation)
     return generation
@@ -98,7 +104,7 @@ def withdrawn_if_late(run: Run) -> Iterator[None]:
     except RtAgentError as error:  # it may have had its effect
         failed = error
     try:
-        run.reach(lambda: None)
+        run.own()
     except OperationTaken:
         if run.allocations is not None:
             content = {"allocations": {}, "consumer_generation": _FIRST}

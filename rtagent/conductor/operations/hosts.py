@@ -6,7 +6,6 @@ A call that ends a claim is owed to a host that does not answer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 from uuid import UUID
@@ -69,35 +68,40 @@ VIEW_TIMEOUT = 15.0
 
 def select(run: Run) -> None:
     """Select a host, unless an earlier conductor did, and allocate what the server needs there."""
-    if run.progress.selection is None:
-        _select(run)
+    allocated = run.progress.selection is None and _select(run)
     if run.progress.spec.purpose == EVACUATION:
         allocations.keep(run)
-    else:
+    elif not allocated:
         allocate(run)
 
 
-def _select(run: Run) -> None:
-    """Take the next alternate that was not tried, or ask the scheduler."""
+def _select(run: Run) -> bool:
+    """Take the next alternate that was not tried, or ask the scheduler.
+
+    :returns: whether the scheduler has allocated what the server needs, out of the reach of late
+        writes.
+    """
     progress = run.progress
     tried = tuple(each.host for each in progress.tried)
     alternates = tuple(each for each in progress.alternates if each.host not in tried)
     if alternates:
         run.learn(selection=alternates[0], alternates=alternates[1:])
-        return
+        return False
     spec = replace(progress.spec, ignore_hosts=(*progress.spec.ignore_hosts, *tried))
     try:
-        found = _ask(run, spec)
+        generation, found = _ask(run, spec)
     except ConsumerHasAllocations:  # those of a selection whose answer was lost
         allocations.delete(run, run.server.uuid)
-        found = _ask(run, spec)
+        generation, found = _ask(run, spec)
     # In an evacuation the allocation at the source is kept until the guest has arrived.
     kept = run.allocations is not None and spec.purpose == EVACUATION
     run.learn(selection=found.selected, alternates=() if kept else found.alternates)
+    return generation is not None and generation >= run.floor
 
 
-def _ask(run: Run, spec: RequestSpec) -> Selections:
-    """Ask the scheduler, until it knows which claims of the server have ended.
+def _ask(run: Run, spec: RequestSpec) -> tuple[int | None, Selections]:
+    """Ask the scheduler, until it knows which claims of the server have ended. Return its answer,
+    and the generation of the server's consumer for which it was asked.
 
     Its view of a host is as old as the last report: a claim that an operation has just ended
     excludes its host until the next one.
@@ -105,16 +109,17 @@ def _ask(run: Run, spec: RequestSpec) -> Selections:
     source = run.progress.source
     live = set() if source is None else {source.claim["uuid"]}
 
-    def call() -> Sequence[Selections]:
+    def call() -> tuple[int | None, Selections]:
         _restore_source(run)  # an earlier answer may have been lost
-        decided = replace(spec, consumer_generation=allocations.decide(run))
-        return run.scheduler.select_destinations(decided, [run.server.uuid], alternates=True)
+        generation = allocations.decide(run)
+        decided = replace(spec, consumer_generation=generation)
+        [found] = run.scheduler.select_destinations(decided, [run.server.uuid], alternates=True)
+        return generation, found
 
-    def ask() -> Selections:
+    def ask() -> tuple[int | None, Selections]:
         is_first = spec.purpose != EVACUATION
         with allocations.withdrawn_if_late(run) if is_first else nullcontext():
-            [found] = run.reach(call)
-        return found
+            return run.reach(call)
 
     def is_behind(error: RtAgentError) -> bool:
         known = error.kwargs.get("own_claims", ())

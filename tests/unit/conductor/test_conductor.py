@@ -16,6 +16,7 @@ from rtagent.conductor.errors import (
     ServerNotFound,
 )
 from rtagent.errors import (
+    AgentUnreachable,
     ComputeResourcesUnavailable,
     HypervisorUnavailable,
     InvalidRequest,
@@ -24,6 +25,7 @@ from rtagent.errors import (
 from rtagent.model.request import Flavor
 from tests.support.cloud import Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
+from tests.support.hosts import uid
 
 #: No host has as much memory.
 HUGE = Flavor(vcpus=1, memory_mb=999_999)
@@ -59,6 +61,45 @@ def test_a_server_is_built_and_deleted(cloud):
     cloud.check()
     with pytest.raises(ServerNotFound):
         conductor.delete(server.uuid)
+
+
+def requests_to_placement(cloud):
+    """Return what conductors asked Placement for."""
+    points = cloud.faults.passed
+    return [name for name in points if name.startswith("allocations-") and name.endswith("before")]
+
+
+def test_a_build_leaves_its_allocations_to_the_scheduler():
+    cloud = Cloud(placement=True)
+    server = cloud.conductor().build(spec())
+    assert requests_to_placement(cloud) == []
+    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
+
+
+def test_a_selection_whose_answer_was_lost_is_replaced_and_not_deleted():
+    cloud = Cloud(placement=True)
+    cloud.conductor().build(spec())
+    answered = cloud.faults.passed.index("select after")
+    cloud.faults = Faults(errors={answered: AgentUnreachable(where="-", why="-", remedy="-")})
+    server = cloud.conductor().build(spec())
+    assert requests_to_placement(cloud) == ["allocations-read before"]
+    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
+
+
+def test_a_server_has_the_allocations_of_its_build_whatever_its_uuid_had_before():
+    cloud = Cloud(placement=True)
+    elsewhere = cloud.hosts.state(2).node.uuid
+    cloud.placement.api.allocate(elsewhere, uid(1), {"VCPU": 7})
+    server = cloud.conductor().build(spec(), server_uuid=uid(1))
+    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
+
+
+def test_the_record_of_a_call_is_its_check(cloud):
+    conductor = cloud.conductor()
+    conductor.build(spec())
+    [operation] = cloud.records.operations()
+    # After the selection, before the hook, before both orders, and before the second report.
+    assert operation.beat == 5
 
 
 def test_steps_are_reported_as_they_happen(cloud):
@@ -143,6 +184,19 @@ def test_a_lost_lease_prevents_the_start(cloud):
     assert server.place.host == "h1"
     assert "start at h0 before" not in cloud.faults.passed
     cloud.check()
+
+
+def test_a_new_lease_is_not_renewed_at_once(cloud):
+    cloud.conductor().build(spec())
+    assert not cloud.renewed.is_set()
+
+
+def test_a_lease_is_renewed_before_a_hook_if_the_claim_took_long(cloud):
+    cloud.conductor().build(spec())
+    claimed = cloud.faults.passed.index("instance_claim at h0 after")
+    cloud.faults = Faults(actions={claimed: lambda: cloud.clock.advance(60)})
+    cloud.conductor().build(spec())
+    assert cloud.renewed.is_set()
 
 
 def test_one_operation_runs_on_a_server(cloud):
