@@ -19,13 +19,18 @@ from rtagent.scheduler.ports import ADD, NEW, AllocationRequest, Candidates, Wri
 
 #: The most queries of a scheduler at the same time.
 AT_ONCE = 4
+#: Seconds for which a query waits for the answer of an equal one, so that more calls share it. One
+#: whose answer is lost must not delay others for its time-out.
+HOLD = 1.0
 
 
 class _Shared:
-    """A query. :ivar calls: how many wait until it is sent. :ivar answer: the same for all."""
+    """A query. :ivar calls: how many wait until it is sent. :ivar answer: the same for all.
+    :ivar held: it waits for the answer of an equal one.
+    """
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls, self.held = 0, True
         self.answer: Future[Candidates] = Future()
 
 
@@ -34,17 +39,23 @@ class SharedQueries:
     each, and if it has more than it can answer in time, all of them fail.
 
     Thread-safe. Calls that wait with equal queries share one answer. A query that has been sent
-    is not shared with later calls, so no answer is older than the call that gets it.
+    is not shared with later calls, so no answer is older than the call that gets it. Later calls
+    wait for its answer, and share the next query.
 
     A query whose answer is not awaited any more does not count, though Placement may go on with it.
     """
 
-    def __init__(self, ask: Callable[[Query], Candidates], at_once: int = AT_ONCE) -> None:
-        """:param ask: sends a query, and waits for its answer. One of the calls makes it."""
-        self._ask, self._at_once = ask, at_once
+    def __init__(
+        self, ask: Callable[[Query], Candidates], at_once: int = AT_ONCE, hold: float = HOLD
+    ) -> None:
+        """:param ask: sends a query, and waits for its answer. One of the calls makes it.
+        :param hold: the most seconds for which a query is held.
+        """
+        self._ask, self._at_once, self._hold = ask, at_once, hold
         self._changed = threading.Condition()
-        self._sent = 0
-        #: Oldest first. The first one is sent next.
+        #: Those that are not answered.
+        self._sent: list[Query] = []
+        #: Oldest first. The first one that is not held is sent next.
         self._waiting: dict[Query, _Shared] = {}
 
     @property
@@ -63,12 +74,13 @@ class SharedQueries:
         with self._changed:
             shared = self._waiting.setdefault(query, _Shared())
             shared.calls += 1
-            self._changed.wait_for(
-                lambda: self._is_sent(query, shared) or self._turn(shared), timeout
-            )
+            if not self._wait(query, shared, min(timeout, self._hold)) and timeout > self._hold:
+                shared.held = False
+                self._wait(query, shared, timeout - self._hold)
             shared.calls -= 1
             sent, sends = self._is_sent(query, shared), self._turn(shared)
-            self._sent += sends
+            if sends:
+                self._sent.append(query)
             if sends or not (sent or shared.calls):
                 del self._waiting[query]
                 self._changed.notify_all()
@@ -85,13 +97,20 @@ class SharedQueries:
             raise error.with_traceback(None)
         return shared.answer.result()
 
+    def _wait(self, query: Query, shared: _Shared, timeout: float) -> bool:
+        return self._changed.wait_for(
+            lambda: self._is_sent(query, shared) or self._turn(shared), timeout
+        )
+
     def _is_sent(self, query: Query, shared: _Shared) -> bool:
         return self._waiting.get(query) is not shared
 
     def _turn(self, shared: _Shared) -> bool:
         """Whether a query is the next one, and may be sent now."""
-        first = next(iter(self._waiting.values()), None)
-        return shared is first and self._sent < self._at_once
+        free = (
+            each for query, each in self._waiting.items() if not (each.held and query in self._sent)
+        )
+        return shared is next(free, None) and len(self._sent) < self._at_once
 
     def _send(self, query: Query, answer: Future[Candidates]) -> Candidates:
         try:
@@ -104,7 +123,7 @@ class SharedQueries:
             return found
         finally:
             with self._changed:
-                self._sent -= 1
+                self._sent.remove(query)
                 self._changed.notify_all()
 
 

@@ -21,9 +21,9 @@ class SlowPlacement:
     :ivar asked: the queries, and their answers to come.
     """
 
-    def __init__(self, at_once: int):
+    def __init__(self, at_once: int, hold: float = PATIENCE):
         self.asked: list[tuple[object, Future[Candidates]]] = []
-        self.queries = SharedQueries(self._ask, at_once)
+        self.queries = SharedQueries(self._ask, at_once, hold)
         self._pool = ThreadPoolExecutor(8)
 
     def _ask(self, query):
@@ -60,7 +60,7 @@ class SlowPlacement:
 @pytest.fixture
 def make():
     with ExitStack() as stack:
-        yield lambda at_once: stack.enter_context(closing(SlowPlacement(at_once)))
+        yield lambda *arguments: stack.enter_context(closing(SlowPlacement(*arguments)))
 
 
 @pytest.fixture
@@ -84,6 +84,24 @@ def test_a_query_that_was_sent_before_a_call_does_not_answer_it(make):
     found = [placement.answer(0), placement.answer(1)]
     assert [first.result(PATIENCE), second.result(PATIENCE)] == found
     assert placement.sent == [SMALL, SMALL]
+
+
+def test_calls_wait_for_the_answer_of_an_equal_query_and_share_the_next_one(make):
+    placement = make(4)
+    first, waiting = placement.call(SMALL), [placement.call(SMALL) for _ in range(3)]
+    placement.call(LARGE)
+    assert placement.sent == [SMALL, LARGE]
+    earlier, found = placement.answer(0), placement.answer(2)
+    assert first.result(PATIENCE) == earlier
+    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
+
+
+def test_a_query_without_an_answer_holds_equal_ones_for_a_while_only(make):
+    placement = make(2, 0.01)
+    lost, other = placement.call(SMALL), placement.call(SMALL)
+    found = placement.answer(1)
+    assert other.result(PATIENCE) == found
+    assert not lost.done()
 
 
 def test_queries_are_sent_in_the_order_of_their_first_calls(placement):
