@@ -46,6 +46,8 @@ class SharedPlacement(QueriedPlacement):
 class SmallFleet(Fleet):
     """Three hosts, and one scheduler."""
 
+    placement: SharedPlacement
+
     def __init__(self):
         super().__init__(3)
         self.placement = SharedPlacement(self.uuids)
