@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from statistics import median
 from typing import Any
 
@@ -138,7 +140,8 @@ def _no_pong() -> SchedulerPong:
 def start(bench: Bench) -> Iterator[Figure]:
     """schedule_claim_start: builds each second, one after the other: from select_destinations to
     the started guest on a simulated host, over RabbitMQ and with Placement. The floor is the rate
-    of the same number of echo calls and requests to Placement. The steps are printed."""
+    of the same number of echo calls and requests to Placement. The steps are printed, and the CPU
+    time of each process for one build."""
     placement: dict[str, object] = {
         "auth_type": "admin_token",
         "endpoint": bench.placement.url,
@@ -151,7 +154,14 @@ def start(bench: Bench) -> Iterator[Figure]:
     made = _server(bench, {"placement": placement, "conductor": conductor})
     wait_until(lambda: bool(_candidates(bench)), 60)
     conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(made.config_file)], "bench")
-    steps = _Steps()
+    steps, builds = _Steps(), bench.rounds(30)
+    used = _Used(
+        agent=agent.pid,
+        scheduler=made.pid,
+        Placement=bench.placement.pid,
+        broker=bench.rabbitmq.pid,
+        conductor=os.getpid(),
+    )
     with open_conductor(
         conf,
         read_options(conf),
@@ -160,10 +170,11 @@ def start(bench: Bench) -> Iterator[Figure]:
         timeout=60,
         listener=steps.began,
     ) as conducting:
-        for _ in range(bench.rounds(30)):
+        used.begin()
+        for _ in range(builds):
             conducting.build(SPEC)
             steps.end()
-    print(steps.table())
+    print(f"{steps.table()}\n{used.table(builds)}")
     floor = CALLS * p50_ms(floors.echo(bench), bench.rounds(200)) + _placement_ms(bench)
     made.terminate()
     agent.terminate()
@@ -205,6 +216,39 @@ class _Steps:
 
     def _median(self, name: str) -> float:
         return median(self._taken[name]) * 1000
+
+
+class _Used:
+    """The CPU time of processes. The children of this process are others."""
+
+    def __init__(self, **pids: int) -> None:
+        self._pids, self._before = pids, dict[str, float]()
+
+    def begin(self) -> None:
+        self._before = self._now()
+
+    def table(self, builds: int) -> str:
+        """:param builds: since the beginning."""
+        seconds = {name: now - self._before[name] for name, now in self._now().items()}
+        rows = (f"  {name}: {used / builds * 1000:.1f} ms" for name, used in seconds.items())
+        return "\n".join(("CPU time of one build", *rows))
+
+    def _now(self) -> dict[str, float]:
+        return {name: sum(map(_cpu_seconds, _tree(pid))) for name, pid in self._pids.items()}
+
+
+def _tree(pid: int) -> Iterator[psutil.Process]:
+    process = psutil.Process(pid)
+    yield process
+    if pid != os.getpid():
+        yield from process.children(recursive=True)
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    with suppress(psutil.NoSuchProcess):  # the broker has children that live for a moment
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 def _placement_ms(bench: Bench) -> float:
