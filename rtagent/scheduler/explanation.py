@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rtagent.allocation.capacity import Capacity
 from rtagent.model.base import Value
 from rtagent.scheduler.filter import Rejection, Request
 from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusal, refusal_of
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.weight_column import Score
+
+if TYPE_CHECKING:  # an agent knows the documents of schedulers, and none of their selection
+    from rtagent.scheduler.scheduling_call import SchedulingCall
 
 
 class Objection(Value, frozen=True, kw_only=True):
