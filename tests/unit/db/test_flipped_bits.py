@@ -7,13 +7,13 @@ from pathlib import Path
 from tests.unit.db.damaged_stores import fill, judge
 
 
-def test_flipped_bit_is_noticed(tmp_path: Path, long: bool):
+def test_flipped_bit_is_noticed(tmp_path: Path, fast: bool, long: bool):
     path = tmp_path / "db.sqlite"
     before = fill(path)
     content = path.read_bytes()
     choose = random.Random(13)
     outcomes = Counter[str]()
-    for number in range(1500 if long else 150):
+    for number in range(1500 if long else 50 if fast else 150):
         at, bit = choose.randrange(len(content)), choose.randrange(8)
         copy = tmp_path / f"{number}-{at}-{bit}.sqlite"
         copy.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -155,6 +156,7 @@ def _rules(schema: Any) -> Iterator[tuple[str, Any]]:
             yield from _rules(value)
 
 
+@cache  # many methods have the same rules
 def _sentences(keyword: str, value: Any) -> list[str]:
     broken = {keyword: value, "type": BREAKABLE[keyword][0]}
     return [sentence for _, sentence in schema_errors(broken, BREAKABLE[keyword][1])]
