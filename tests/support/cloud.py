@@ -16,13 +16,13 @@ from rtagent.errors import AgentUnreachable, RtAgentError
 from rtagent.model.guest import GuestState
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Server
+from rtagent.ports import NullReporter
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.trust.access import Access
-from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest
 from tests.support.cloud_parts import (
@@ -119,7 +119,6 @@ class Cloud:
 
     def _endpoint(self, number: int) -> Endpoint:
         tracker, node = self.hosts.trackers[number], self.hosts.state(number).node
-        telemetry = Telemetry(self.clock)
         identity = AgentIdentity(
             agent_uuid=uid(), node_uuid=node.uuid, node=node.hypervisor_hostname
         )
@@ -143,8 +142,8 @@ class Cloud:
             served,
             InFlight(self.clock),
             self.clock,
-            telemetry,
-            Access(telemetry),
+            NullReporter(),
+            Access(NullReporter()),
             check=served.check,
         )
 
