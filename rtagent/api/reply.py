@@ -14,6 +14,7 @@ import msgspec
 
 from rtagent.errors import (
     ClaimNotFound,
+    FlavorNotFound,
     InvalidRequest,
     NodeNotFound,
     PciDeviceNotFound,
@@ -32,6 +33,7 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
     NodeNotFound: HTTPStatus.NOT_FOUND,
     PciDeviceNotFound: HTTPStatus.NOT_FOUND,
     HostNotFound: HTTPStatus.NOT_FOUND,
+    FlavorNotFound: HTTPStatus.NOT_FOUND,
     DecisionNotFound: HTTPStatus.NOT_FOUND,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }

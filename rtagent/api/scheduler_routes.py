@@ -67,6 +67,12 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     aside: Callable[[], Mapping[str, str]] = dict
     pages: PageCache = field(default_factory=PageCache)
 
+    @property
+    def without_report(self) -> Mapping[str, str]:
+        """Why no report of a host can be used, by host."""
+        reporting = {host.host for host in self.hosts()}
+        return {host: why for host, why in self.aside().items() if host not in reporting}
+
     def answer(self, target: str) -> Reply:
         """Return the reply to a GET of this path and query."""
         view = _View(sources=self, complete=self.complete())
@@ -120,9 +126,7 @@ def _host(view: _View, name: str) -> Reply:
 
 def _capacity(view: _View, query: Query) -> Reply:
     sources = view.sources
-    reporting = {host.host for host in sources.hosts()}
-    aside = {host: why for host, why in sources.aside().items() if host not in reporting}
-    return view.reply(scheduler_capacity.capacity(sources.counts, query, aside))
+    return view.reply(scheduler_capacity.capacity(sources.counts, query, sources.without_report))
 
 
 def _metrics(view: _View, _: Query) -> Reply:

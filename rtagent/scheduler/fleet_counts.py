@@ -80,12 +80,17 @@ class _Asked:
         except RequestError as refusal:
             self.error = refusal.message
 
-    def shown(self, flavor: CatalogueFlavor | None, by: str | None) -> FleetFlavor:
+    def shown(
+        self, flavor: CatalogueFlavor | None, by: str | None, node_uuid: str | None = None
+    ) -> FleetFlavor:
         """Return the room as it is counted. :param flavor: None: it is not of the catalogue."""
         counts, pending = list(self.hosts.values()), self.pending
         total = summary(counts)
         # Agents that offer no such units do not say that nobody does.
         undecided = self.placement.undecided or (self.placement.units if total.never else "")
+        if node_uuid is not None:
+            counts = [count for count in counts if count.uuid == node_uuid]
+            total, pending = summary(counts), int(not counts and not self.error)
         if pending:
             total = replace(total, at_least=True)
         more = {}
@@ -153,34 +158,45 @@ class FleetCounts:
 
     # -- readers ----------------------------------------------------------------------------------
 
+    @property
+    def began(self) -> bool:
+        """Whether everything was counted once. The catalogue may lack flavors until then."""
+        return self._counted_since >= 0
+
     def capacity(
-        self, only: str | None = None, by: str | None = None, patience: float = 0.0
+        self,
+        only: str | None = None,
+        by: str | None = None,
+        patience: float = 0.0,
+        node_uuid: str | None = None,
     ) -> FleetCapacity:
         """Return the room of each flavor of the catalogue.
 
         :param only: a name in the catalogue: that flavor alone, also one beyond the limit, or none.
         :param by: adds groups, see `rtagent.capacity.fleet.groups`.
         :param patience: the seconds for which the count of what has changed is waited for.
+        :param node_uuid: the room of this host alone.
         """
-        self._wait(patience)
+        self.wait(patience)
         flavors = self._catalogue.flavors
         if only is None:
             rows = self._rows
-            shown = [rows[_key(each)].shown(each, by) for each in flavors if _key(each) in rows]
+            counted = [(each, rows[_key(each)]) for each in flavors if _key(each) in rows]
+            shown = [row.shown(each, by, node_uuid) for each, row in counted]
             return FleetCapacity(flavors=tuple(shown), left_out=self._catalogue.left_out)
         for flavor in (each for each in flavors if each.name == only):
             if (row := self._rows.get(_key(flavor))) is not None:
-                return FleetCapacity(flavors=(row.shown(flavor, by),))
+                return FleetCapacity(flavors=(row.shown(flavor, by, node_uuid),))
         others = fleet_catalogue(self._total, self._listed(), only).flavors
         made = [(each, self._also(_spec(each), each.error, patience)) for each in others]
-        return FleetCapacity(flavors=tuple(row.shown(each, by) for each, row in made))
+        return FleetCapacity(flavors=tuple(row.shown(each, by, node_uuid) for each, row in made))
 
     def spec_of(self, name: str, patience: float = 0.0) -> RequestSpec:
         """Return the request of one more guest of a flavor, by its name in the catalogue.
 
         :raises FlavorNotFound:
         """
-        self._wait(patience)
+        self.wait(patience)
         for flavor in fleet_catalogue(self._total, self._listed(), name).flavors:
             return _spec(flavor)
         raise FlavorNotFound(flavor=name, command="rtagent schedule capacity")
@@ -203,10 +219,10 @@ class FleetCounts:
             self._asked.move_to_end(_encode(spec))
             while len(self._asked) > MAX_ASKED:
                 self._asked.popitem(last=False)
-        self._wait(patience)
+        self.wait(patience)
         return asked
 
-    def _wait(self, patience: float) -> None:
+    def wait(self, patience: float) -> None:
         """Wait until everything that is asked is counted as it is now, or for so many seconds."""
         now = time.monotonic()
         self._wake()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -30,6 +32,7 @@ from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.topology import Topology
 from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.ports import PlacementPort
 from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
 from tests.support.host_states import SEEN, aggregate, fleet_node, host_state
@@ -231,12 +234,23 @@ def simulated(number: int, **fields: Any) -> HostState:
 
 
 class PageFleet:
-    """The hosts of a scheduler, and its read API. :ivar states: by uuid."""
+    """The hosts of a scheduler, and its read API. :ivar states: by uuid.
 
-    def __init__(self, *states: HostState) -> None:
+    :ivar turn: seconds for which capacity is counted whenever it is asked for.
+    """
+
+    turn = 60.0
+
+    def __init__(
+        self,
+        *states: HostState,
+        listed: Sequence[Flavor] = (),
+        placement: PlacementPort | None = None,
+    ) -> None:
         self.hosts = HostsInMemory(states)
-        self.scheduler: Scheduler = scheduler(self.hosts, filters=FILTERS)
-        self.counts = FleetCounts(lambda: self.scheduler.parts, wake=lambda: self.counts.count(60))
+        self.scheduler: Scheduler = scheduler(self.hosts, filters=FILTERS, placement=placement)
+        self.counts = FleetCounts(lambda: self.scheduler.parts, lambda: listed, self._count)
+        self._counting = threading.Lock()
         self.sources = SchedulerSources(
             hosts=self.hosts.get_all_host_states,
             now=lambda: SEEN,
@@ -259,6 +273,10 @@ class PageFleet:
     def of(cls, number: int) -> Self:
         """Make a fleet of so many hosts."""
         return cls(*map(simulated, range(number)))
+
+    def _count(self) -> None:
+        with self._counting:
+            self.counts.count(self.turn)
 
     def __enter__(self) -> Self:
         self.api = ReadAPI(TcpAddress(0), self.sources, patience=60)

@@ -1,4 +1,4 @@
-"""The pages of a scheduler: the fleet, one host, explain, decisions."""
+"""The pages of a scheduler: the fleet, one host, capacity, explain, decisions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from rtagent.api import scheduler_decisions
-from rtagent.api.page import explain, fleet
+from rtagent.api.page import capacity, explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
 from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
+from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_state import HostState
 
 #: Decisions on one page, and hosts that one of them names.
@@ -22,6 +23,8 @@ OUTCOMES = ("selected", "failed")
 INSTANCES = 20
 #: Seconds for which a page of many hosts is shown, because reports arrive all the time.
 SHOWN = 2
+#: Seconds for which a page of the capacity is shown, and for which one request waits for the count.
+CAPACITY_SHOWN, PATIENCE = 5, 1.0
 
 
 class FleetSources(Protocol):
@@ -41,6 +44,12 @@ class FleetSources(Protocol):
 
     @property
     def decision(self) -> Callable[[str], Decision]: ...
+
+    @property
+    def counts(self) -> FleetCounts: ...
+
+    @property
+    def without_report(self) -> Mapping[str, str]: ...
 
     @property
     def explain(self) -> Callable[[Mapping[str, Any]], Explanation]: ...
@@ -75,6 +84,27 @@ def _host(view: FleetView, name: str, query: Query) -> Later:
         return fleet.fleet_host_page(hosts, name, now, down_time, at, decisions)
 
     return Later(version=period(at, SHOWN), make=make)
+
+
+def _capacity(view: FleetView, query: Query) -> Later:
+    """The room of all flavors, or of one. What has changed is counted while it is looked at."""
+    sources, waiting = view.sources, view.cache.waiting
+    if waiting.acquire(blocking=False):
+        try:
+            if "flavor" in query:  # it may be one that is counted only if it is asked for
+                sources.counts.capacity(query["flavor"], patience=PATIENCE)
+            else:
+                sources.counts.wait(PATIENCE)
+        finally:
+            waiting.release()
+
+    def make() -> Content:
+        if "flavor" in query:
+            return capacity.flavor_page(sources.counts, sources.hosts(), query)
+        states, without_report = sources.hosts(), sources.without_report
+        return capacity.capacity_page(sources.counts, states, without_report, query)
+
+    return Later(version=period(sources.time(), CAPACITY_SHOWN), make=make)
 
 
 def _decisions(view: FleetView, query: Query) -> Later:
@@ -132,6 +162,7 @@ def _explain(view: FleetView, query: Query) -> Content:
 #: By name: ``/page/NAME``, and ``""`` for ``/``.
 PAGES: Mapping[str, Callable[[FleetView, Query], Content | Later]] = {
     "": _fleet,
+    "capacity": _capacity,
     "explain": _explain,
     "decisions": _decisions,
 }
@@ -146,6 +177,7 @@ UNCACHED = frozenset(PAGES) | frozenset(ITEMS)
 
 NAVIGATION = (
     Link(name="", label="Hosts"),
+    Link(name="capacity", label="Capacity"),
     Link(name="explain", label="Explain"),
     Link(name="decisions", label="Decisions"),
 )

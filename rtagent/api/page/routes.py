@@ -48,11 +48,14 @@ class PageCache:
     """Thread-safe. One thread renders, and the others that want a page wait for it.
 
     :ivar owners: with their badges, which all pages share. :ivar room: what still fits.
+    :ivar waiting: the one request that waits for a count holds it. The others do not wait, so that
+        viewers take no threads from others.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.owners = OwnerRows(linked=True)
         self.room = KeptRoom(clock)
+        self.waiting = threading.Lock()
         self._clock = clock
         self._lock = threading.Lock()
         self._pages: OrderedDict[str, _Rendered] = OrderedDict()
