@@ -1,16 +1,18 @@
 """The pages of a scheduler in a real browser."""
 
 import pytest
+from msgspec.structs import replace
 from selenium.webdriver.common.by import By
 
 from rtagent.api.page.fit import EXAMPLES
 from rtagent.model.printable import printable
+from rtagent.model.request import Flavor
 from rtagent.scheduler.errors import NoValidHost
 from tests.functional.page.browsing import OF_THE_MAP
 from tests.servers.chromium import look
 from tests.support.api_states import PageFleet, simulated
 from tests.support.host_states import host_state
-from tests.support.hosts import uid
+from tests.support.hosts import PINNED, uid
 from tests.support.scheduling import spec
 
 TILES = """
@@ -30,6 +32,25 @@ return [...document.querySelectorAll(arguments[0])].map((row) => Object.fromEntr
 HOSTS = 300
 SCRIPT = "javascript:alert(1)//https://x.example/"
 EVIL = "<img src=x onerror=alert(1)>\u202e\u0007"
+
+
+SMALL = Flavor(name="small", vcpus=1, memory_mb=1024, root_gb=1)
+#: Flavors with different numbers on different hosts, and those without one.
+LISTED = (
+    SMALL,
+    replace(SMALL, name="memory", memory_mb=24 * 1024),
+    replace(SMALL, name="disk", root_gb=700),
+    replace(SMALL, name="pins", vcpus=8, extra_specs=PINNED),
+    replace(SMALL, name="never", vcpus=64, extra_specs=PINNED),
+    replace(SMALL, name="odd", extra_specs={"hw:cpu_policy": "odd"}),
+)
+
+
+@pytest.fixture(scope="module")
+def few():
+    """As many hosts as have a part of a bar each."""
+    with PageFleet(*map(simulated, range(30)), listed=LISTED) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +137,47 @@ def test_a_host_has_the_map_that_its_agent_would_show(plain_browser, fleet):
         "return [...document.querySelectorAll('#owners tbody tr')].map((e) => e.dataset.uuid)"
     )
     assert set(owners) == set(fleet.document("/hosts/compute-0009")["host"]["instances"])
+
+
+def test_a_flavor_opens_its_hosts_which_open_what_still_fits_there(plain_browser, few):
+    plain_browser.open(few.url)
+    plain_browser.driver.find_element(By.LINK_TEXT, "Capacity").send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all("#table"))
+    field = plain_browser.find("#f-q")
+    field.send_keys("pins")
+    field.submit()
+    plain_browser.wait(lambda: "q=pins" in plain_browser.driver.current_url)
+    plain_browser.find(".room-link").send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all("#room-title"))
+    [pins] = few.counts.capacity("pins", "host").flavors
+    assert plain_browser.text("#room-title b") == str(pins.summary.room)
+    hosts = {group.name: str(group.summary.room) for group in pins.groups}
+    shown = plain_browser.run(ROWS, "#table tbody tr")
+    assert {row[""]: row["Room"] for row in shown} == hosts
+    name = shown[0][""]
+    plain_browser.driver.find_element(By.LINK_TEXT, name).send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all("#host-title"))
+    plain_browser.driver.find_element(By.LINK_TEXT, "What still fits").send_keys("\n")
+    plain_browser.wait(lambda: plain_browser.all("#table"))
+    assert name in plain_browser.text("h1")
+    rows = plain_browser.run(ROWS, "#table tbody tr")
+    assert [row["Room"] for row in rows if row[""].startswith("pins")] == [hosts[name]]
+
+
+def test_pages_of_the_capacity_fit_and_have_no_serious_problem(browser, few):
+    for page in ("", "?by=zone&state=room", "?flavor=pins", "?flavor=never"):
+        for dark in (False, True):
+            look(browser.driver, dark=dark)
+            browser.open(f"{few.url}page/capacity{page}")
+            assert browser.all("#main svg"), page
+            assert browser.violations() == [], page
+            assert browser.problems() == [], page
+            for width in (320, 360, 3840):
+                look(browser.driver, dark=dark, width=width)
+                assert browser.run("return document.documentElement.scrollWidth") <= width, page
+            for width in (1024, 1280):
+                look(browser.driver, dark=dark, width=width)
+                assert browser.broken_words() == [], page
 
 
 def test_explain_shows_each_host_as_the_scheduler_explains_it(plain_browser, fleet):

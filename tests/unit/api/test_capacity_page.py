@@ -44,10 +44,10 @@ def page(fleet, **query):
 
 
 def rows(tree):
-    """The rows of the table by name; each is its cells by their labels. The bar has none."""
+    """The rows of the table by name; each is its cells by their labels."""
     return {
         text(row.xpath("./th/a")[0]): {
-            cell.get("data-label", "bar"): text(cell) for cell in row.xpath("./td")
+            cell.get("data-label"): text(cell) for cell in row.xpath("./td")
         }
         for row in tree.xpath("//*[@id='table']//tbody/tr")
     }
@@ -81,15 +81,15 @@ def test_each_number_of_a_flavor_is_the_one_that_was_counted(fleet):
         assert row["Room"] == number(summary)
         assert row["Claims"] == (str(flavor.claims) if flavor.claims else NOTHING)
         if flavor.error:
-            assert row["bar"] == f"never fits: {flavor.error}"
+            assert row["Scarce"] == f"never fits: {flavor.error}"
             continue
         assert row["Hosts with room"] == f"{summary.hosts_with_room} of {summary.hosts}"
         largest = f"{summary.largest} {summary.largest_host}" if summary.room else NOTHING
         assert row["Most on one host"] == largest
         added = sum(part.fits for part in summary.refused)
-        assert (f"3 hosts that take no guests would add {added}" in row["bar"]) == (added > 0)
+        assert (f"3 hosts that take no guests would add {added}" in row["Scarce"]) == (added > 0)
         for part in () if summary.never else summary.scarce[:2]:
-            assert f"{part.hosts} hosts, nearest miss: {part.message}" in row["bar"]
+            assert f"{part.hosts} hosts, nearest miss: {part.message}" in row["Scarce"]
 
 
 def test_a_bar_has_a_part_for_each_host_with_room_and_one_for_those_that_take_no_guests(fleet):
@@ -163,7 +163,7 @@ def test_a_flavor_has_each_host_with_its_number_and_why_it_is_no_more(fleet):
         row, summary = shown[group.name], group.summary
         assert row["Room"] == number(summary)
         why = [f"{part.why}: would add {part.fits}" for part in summary.refused]
-        assert row["bar"] == " ".join(why or [part.message for part in summary.scarce])
+        assert row["Scarce"] == " ".join(why or [part.message for part in summary.scarce])
     rooms = [int(row["Room"]) for row in shown.values()]
     assert rooms == sorted(rooms, reverse=True)
     summary = flavor.summary
@@ -203,15 +203,15 @@ def test_the_page_of_a_host_leads_to_what_still_fits_there(fleet):
         row = shown[flavor.name]
         assert row["Room"] == (number(counted[0]) if counted else "0")
         for part in counted[0].refused if counted else ():
-            assert f"{part.why}: would add {part.fits}" in row["bar"]
+            assert f"{part.why}: would add {part.fits}" in row["Scarce"]
 
 
 def test_flavors_that_never_fit_or_are_not_known_say_why():
     states = [host_state(state=host(numa=PINNING))]
     fleet = PageFleet(*states, listed=(NEVER, TRAIT, SMALL), placement=object())
     shown = rows(page(fleet))
-    assert shown["never"]["bar"] == "never fits: needs 64 CPUs (PCPU), the host has 6"
-    assert (shown["trait"]["Room"], shown["trait"]["bar"]) == (
+    assert shown["never"]["Scarce"] == "never fits: needs 64 CPUs (PCPU), the host has 6"
+    assert (shown["trait"]["Room"], shown["trait"]["Scarce"]) == (
         "?",
         "not known: only Placement decides on required=HW_CPU_X86_AVX",
     )
@@ -228,7 +228,7 @@ def test_what_is_not_counted_yet_is_said():
     fleet = PageFleet(host_state("cn1"), host_state("cn2"), listed=(SMALL,))
     fleet.turn = 0
     tree = page(fleet)
-    assert rows(tree)["small"]["bar"] == "counting: 2 hosts left"
+    assert rows(tree)["small"]["Scarce"] == "counting: 2 hosts left"
     assert "2 of 2 hosts are not counted yet" in text(tree.xpath("//*[@id='notes']")[0])
     assert "2 of 2 hosts are not counted yet" in text(page(fleet, flavor="small"))
 
