@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
-from rtagent.api.page.formats import share
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.capacity.fleet import Group, Summary
@@ -65,12 +65,13 @@ HOST_MEANINGS: Mapping[str, str] = {
 
 
 class Part(Value, frozen=True, kw_only=True):
-    """A part of a bar. :ivar kind: of `KINDS`, or `REFUSED`. :ivar start: and :ivar width: in
-    percent of the longest bar.
+    """A part of a bar. :ivar kind: of `KINDS`, or `REFUSED`. :ivar scarce: what ends the count, on
+    how many hosts. :ivar start: and :ivar width: in percent of the longest bar.
     """
 
     kind: str
     label: str
+    scarce: str
     start: float
     width: float
 
@@ -93,16 +94,15 @@ class Row(Value, frozen=True, kw_only=True):
         return escape(f"{PATH}?{urlencode({'flavor': self.flavor.name})}")
 
 
-_Key = Callable[[Row], Any]
-_HostKey = Callable[[Group], Any]
-SORTS: Mapping[str, _Key] = {
+_T = TypeVar("_T")
+SORTS: Mapping[str, Callable[[Row], Any]] = {
     "name": lambda row: row.flavor.name,
     "room": lambda row: _of(row, "room"),
     "hosts": lambda row: _of(row, "hosts_with_room"),
     "largest": lambda row: _of(row, "largest"),
     "claims": lambda row: row.flavor.claims,
 }
-HOST_SORTS: Mapping[str, _HostKey] = {
+HOST_SORTS: Mapping[str, Callable[[Group], Any]] = {
     "name": lambda group: group.name,
     "room": lambda group: (group.summary.room, *_refused(group.summary)),
 }
@@ -133,40 +133,29 @@ def capacity_page(
         raise HostNotFound(host=uuid)
     by = asked.choice("by", BY, "host" if few else "zone")
     by = "host" if host else "zone" if by == "host" and not few else by
-    sort, order = asked.choice("sort", SORTS, "room"), asked.choice("order", ("up", "down"), "up")
     everything = counts.capacity(by=by, node_uuid=uuid or None)
     rows = [_row(flavor, 1 if host else len(states)) for flavor in everything.flavors]
     matching = [row for row in rows if _matches(row, filters)]
-    matching.sort(key=SORTS[sort], reverse=order == "down")
-    part = asked.part(len(matching), ROWS)
-    shown = matching[part["start"] : part["start"] + ROWS]
+    table = _table(asked, matching, SORTS, "up", STATES)
     most = max((_whole(row.flavor.summary) for row in rows), default=0)
-    bars = {row.flavor.name: list(_bar(row.flavor, most)) for row in shown}
-    first = {"from": None}
+    bars = {row.flavor.name: list(_bar(row.flavor, most)) for row in table["rows"]}
     return Content(
         template="capacity.html",
         values={
             **_common(everything, rows, bars.values()),
+            **table,
             "began": counts.began,
             "host": host,
             "hosts": len(states),
             "without_report": without_report,
             "total": len(rows),
-            "found": len(matching),
             "counts": Counter(row.state for row in rows),
             "meanings": MEANINGS,
-            "state_links": {state: asked.link(state=state, **first) for state in STATES},
-            "all_link": asked.link(state=None, q=None, **first),
             "filters": filters,
             "given": {name: query.get(name, "") for name in ("host", "sort", "order")},
             "by": by,
             "choices": {name: BY[name] for name in BY if few or name != "host"},
-            "rows": shown,
             "bars": bars,
-            "sort": sort,
-            "order": order,
-            "sorts": asked.sort_links(SORTS, sort, order),
-            **part,
         },
     )
 
@@ -181,9 +170,6 @@ def flavor_page(
     asked = PageQuery(PATH, query, FLAVOR_NAMES)
     name = query["flavor"]
     filters = {"q": asked.text("q"), "state": asked.choice("state", HOST_MEANINGS)}
-    default = "up" if asked.text("sort") else "down"
-    sort = asked.choice("sort", HOST_SORTS, "room")
-    order = asked.choice("order", ("up", "down"), default)
     everything = counts.capacity(name, "host")
     row = next((_row(flavor, len(states)) for flavor in everything.flavors), None)
     if row is None:
@@ -195,35 +181,53 @@ def flavor_page(
         if text in (group.name or "").casefold()
         and filters["state"] in ("", host_state_of(group.summary))
     ]
-    matching.sort(key=HOST_SORTS[sort], reverse=order == "down")
-    part = asked.part(len(matching), ROWS)
     bar = list(_bar(row.flavor, _whole(row.flavor.summary)))
-    first = {"from": None}
     return Content(
         template="capacity_flavor.html",
         values={
             **_common(everything, [row], [bar]),
+            **_table(asked, matching, HOST_SORTS, "down", HOST_MEANINGS),
             "row": row,
+            "quoted": shlex.quote(name),
             "bar": bar,
             "hosts": len(states),
-            "found": len(matching),
             "total": len(groups),
             "most": max((_whole(group.summary) for group in groups), default=0),
             "counts": Counter(host_state_of(group.summary) for group in groups),
             "meanings": HOST_MEANINGS,
             "state_of": host_state_of,
             "kind_of": kind_of,
-            "state_links": {state: asked.link(state=state, **first) for state in HOST_MEANINGS},
-            "all_link": asked.link(state=None, q=None, **first),
             "filters": filters,
             "given": {name: query.get(name, "") for name in ("flavor", "state", "sort", "order")},
-            "groups": matching[part["start"] : part["start"] + ROWS],
-            "sort": sort,
-            "order": order,
-            "sorts": asked.sort_links(HOST_SORTS, sort, order),
-            **part,
         },
     )
+
+
+def _table(
+    asked: PageQuery,
+    rows: Sequence[_T],
+    sorts: Mapping[str, Callable[[_T], Any]],
+    order: str,
+    states: Iterable[str],
+) -> Mapping[str, Any]:
+    """Return the part of a table that is shown, and its links.
+
+    :param order: in which it is sorted by the room, if nothing is asked for.
+    """
+    sort = asked.choice("sort", sorts, "room")
+    order = asked.choice("order", ("up", "down"), "up" if asked.text("sort") else order)
+    ordered, first = sorted(rows, key=sorts[sort], reverse=order == "down"), {"from": None}
+    part = asked.part(len(rows), ROWS)
+    return {
+        **part,
+        "rows": ordered[part["start"] : part["start"] + ROWS],
+        "found": len(rows),
+        "sort": sort,
+        "order": order,
+        "sorts": asked.sort_links(sorts, sort, order),
+        "state_links": {state: asked.link(state=state, **first) for state in states},
+        "all_link": asked.link(state=None, q=None, **first),
+    }
 
 
 def kind_of(summary: Summary) -> str:
@@ -293,31 +297,36 @@ def _bar(flavor: FleetFlavor, most: int) -> Iterator[Part]:
     """
     if not (whole := _whole(flavor.summary)):
         return
-    parts = sorted(_parts(flavor.groups), key=lambda each: (list(KINDS).index(each[0]), -each[2]))
+    parts = sorted(_parts(flavor.groups), key=lambda part: (list(KINDS).index(part[0]), -part[2]))
     if added := _refused(flavor.summary)[1]:
-        parts.append((REFUSED, "hosts that take no guests", added))
+        parts.append((REFUSED, "hosts that take no guests", added, ""))
     length = 100 * math.log1p(whole) / math.log1p(most)
-    total, start = sum(room for _, _, room in parts), 0.0
-    for kind, label, room in parts:
-        width = length * share(room, total) / 100
+    total, start = sum(room for _, _, room, _ in parts), 0.0
+    for kind, name, room, scarce in parts:
+        width = length * room / total
         yield Part(
-            kind=kind, label=f"{label}: {room}", start=round(start, 2), width=round(width, 2)
+            kind=kind,
+            label=f"{name}: {room}",
+            scarce=scarce,
+            start=round(start, 2),
+            width=round(width, 2),
         )
         start += width
 
 
-def _parts(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
-    """Yield what ends the count, the name and the room of each group with room."""
+def _parts(groups: Iterable[Group]) -> Iterator[tuple[str, str, int, str]]:
+    """Yield what ends the count, the name, the room and what is scarce of each group with room."""
     taking = sorted(
         (group for group in groups if group.summary.room), key=lambda group: -group.summary.room
     )
     listed = taking[: PARTS - 1] if len(taking) > PARTS else taking
     for group in listed:
-        yield kind_of(group.summary), group.name or "none", group.summary.room
+        summary = group.summary
+        scarce = (f"{part.resource} on {part.hosts}" for part in summary.scarce)
+        yield kind_of(summary), group.name or "none", summary.room, ", ".join(scarce)
     if rest := taking[len(listed) :]:
-        room = sum(group.summary.room for group in rest)
-        kinds = Counter(kind_of(group.summary) for group in rest)
-        yield kinds.most_common(1)[0][0], f"{len(rest)} others", room
+        kind, _ = Counter(kind_of(group.summary) for group in rest).most_common(1)[0]
+        yield kind, f"{len(rest)} others", sum(group.summary.room for group in rest), ""
 
 
 def _whole(summary: Summary | None) -> int:

@@ -14,6 +14,7 @@ from rtagent.api.page.capacity import KINDS, PARTS, ROWS
 from rtagent.capacity.catalogue import MAX_FLAVORS
 from rtagent.model.host_report import ServiceState
 from rtagent.model.request import Flavor
+from rtagent.scheduler.fleet_counts import FleetCounts
 from tests.support.api_states import PageFleet, simulated
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import PINNED, PINNING, host
@@ -56,7 +57,11 @@ def rows(tree):
 def parts(element):
     """The parts of a bar: what is scarce, the label and the width in percent."""
     return [
-        (part.get("class").split()[1], text(part), float(part.get("width").rstrip("%")))
+        (
+            part.get("class").split()[1],
+            text(part).partition("; scarce: ")[0],
+            float(part.get("width").rstrip("%")),
+        )
         for part in element.xpath(".//*[local-name()='rect']")
     ]
 
@@ -133,6 +138,10 @@ def test_bars_are_split_by_zone_or_aggregate(fleet, by):
     labels = {label for _, label, _ in parts(tree.xpath("//a[@class='room-link']")[0])}
     assert labels >= {f"{group.name}: {group.summary.room}" for group in flavor.groups}
     assert len(flavor.groups) == 3
+    titles = [text(each) for each in tree.xpath("//a[@class='room-link']//*[local-name()='title']")]
+    for group in flavor.groups:
+        scarce = ", ".join(f"{each.resource} on {each.hosts}" for each in group.summary.scarce)
+        assert f"{group.name}: {group.summary.room}; scarce: {scarce}" in titles
 
 
 def test_flavors_are_sorted_searched_and_chosen_by_state(fleet):
@@ -231,6 +240,37 @@ def test_what_is_not_counted_yet_is_said():
     assert rows(tree)["small"]["Scarce"] == "counting: 2 hosts left"
     assert "2 of 2 hosts are not counted yet" in text(tree.xpath("//*[@id='notes']")[0])
     assert "2 of 2 hosts are not counted yet" in text(page(fleet, flavor="small"))
+
+
+class Waits(FleetCounts):
+    """Notes for how long it is waited for."""
+
+    def __init__(self, parts):
+        super().__init__(parts)
+        self.waits = []
+
+    def wait(self, patience):
+        self.waits.append(patience)
+
+
+@pytest.mark.parametrize("query", ["", "flavor=x"])
+def test_one_request_waits_a_second_for_the_count_and_the_others_do_not_wait(query):
+    fleet = PageFleet(host_state())
+    counts = Waits(lambda: fleet.scheduler.parts)
+    fleet.sources = replace(fleet.sources, counts=counts)
+    with fleet.sources.pages.waiting:  # as long as another one waits
+        fleet.sources.answer(f"/page/capacity?{query}")
+    assert set(counts.waits) == {0.0}
+    fleet.sources.answer(f"/page/capacity?{query}")
+    assert max(counts.waits) == 1.0
+    assert not fleet.sources.pages.waiting.locked()
+
+
+def test_a_flavor_without_room_says_how_to_find_moves_that_would_make_some():
+    fleet = PageFleet(simulated(14), listed=(replace(PINS, name="a b"), SMALL))
+    advice = "rtagent schedule advise --flavor 'a b'"
+    assert advice in text(page(fleet, flavor="a b"))
+    assert "advise" not in text(page(fleet, flavor="small"))
 
 
 def test_an_empty_catalogue_says_how_to_get_one():
