@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from rtagent.capacity.fleet import FleetHost
 from rtagent.capacity.guest_moves import COLD, LIVE, arrived
-from rtagent.capacity.move_search import MAX_MOVES, Destinations, Passing, Plan, Search, Step
+from rtagent.capacity.move_search import MAX_MOVES, Destinations, Plan, Search, Step
 from rtagent.capacity.room import MAX_BUILDS, Room, room
+from rtagent.capacity.rooms import Passing, Rooms
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, Refused
 from rtagent.model.migration import MigrationType
@@ -63,7 +64,7 @@ class Advice(Value, frozen=True, kw_only=True):
     :ivar refused: the number of hosts that take no builds, by what refuses them.
     :ivar leaving: the server that is the smallest of those whose departure alone would make room,
         or "". :ivar no_destination: why other hosts do not take it, nearest miss first.
-    :ivar searched_moves: all plans of up to so many moves were searched.
+    :ivar searched_moves: the search for plans of up to so many moves came to its end.
     :ivar searched: the number of groups of guests that were examined.
     :ivar cut_short: the search ended before it was complete: there may be a cheaper plan, or one.
     """
@@ -99,18 +100,19 @@ def advise(
     :param build: a request without allocations.
     :param is_over: returns whether the search has to end.
     """
-    search = Search(hosts, build, count, passing, destinations, is_over)
-    if search.total >= count:
+    rooms = Rooms(hosts, build, count, passing)
+    if rooms.total >= count:
         return Advice(room=count, more=True)
     refusals = Counter(host.refused.split(":")[0] for host in hosts if host.refused)
     advice = Advice(
-        room=search.total,
-        never=_never(search, build),
-        scarce=_scarce(search),
+        room=rooms.total,
+        never=_never(rooms),
+        scarce=_scarce(rooms),
         refused=dict(refusals),
     )
     if advice.never:
         return advice
+    search = Search(hosts, rooms, destinations, is_over)
     number, plan = 0, None
     while plan is None and number < MAX_MOVES and not search.cut_short:
         number += 1
@@ -128,21 +130,21 @@ def advise(
     return replace(advice, moves=moves, room_after=room)
 
 
-def _never(search: Search, build: BuildRequest) -> str:
+def _never(rooms: Rooms) -> str:
     """Return why no host takes a build even if it is empty; "": one does, or it is not known."""
     nearest: Room | None = None
-    for taker in search.takers.values():
-        counted = room(taker.host.state, build, taker.required, most=1)
+    for taker in rooms.takers.values():
+        counted = room(taker.host.state, rooms.build, taker.required, most=1)
         if not counted.never:
             return ""
         nearest = counted if nearest is None or counted.miss < nearest.miss else nearest
-    return search.error if nearest is None else nearest.never
+    return rooms.error if nearest is None else nearest.never
 
 
-def _scarce(search: Search) -> tuple[Shortage, ...]:
+def _scarce(rooms: Rooms) -> tuple[Shortage, ...]:
     return _nearest(
         (taker.host.host, taker.counted.reasons[0])
-        for taker in search.takers.values()
+        for taker in rooms.takers.values()
         if taker.counted.reasons
     )
 

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, combinations, islice, permutations, product
+from itertools import chain, combinations, islice, permutations
 
-from rtagent.allocation.requirements import Requirements, from_request
-from rtagent.capacity.bounds import Bound
 from rtagent.capacity.fleet import FleetHost
 from rtagent.capacity.guest_moves import COLD, Guest, arrived, bound_of, guests, left
-from rtagent.capacity.room import Room, builds
-from rtagent.errors import RequestError
+from rtagent.capacity.rooms import Rooms
 from rtagent.model.base import Value
 from rtagent.model.migration import MigrationType
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import BuildRequest
 
 #: The most moves of one plan.
 MAX_MOVES = 3
@@ -32,12 +28,12 @@ _EQUAL = 2 * MAX_MOVES
 #: Returns the uuids of the nodes that may be the destination of a guest, by the kind of its move.
 #: Whether they have room for it is not judged.
 Destinations = Callable[[Guest, MigrationType], Sequence[str]]
-#: Returns how many of the builds that fit on a state of a host its filters let pass.
-Passing = Callable[[FleetHost, NodeState, int], int]
 #: One move: the guest, the uuid of its destination, and the kind.
 Step = tuple[Guest, str, MigrationType]
 #: A guest that has to move, and the uuid of the only host to which it may; None: to any.
 _Task = tuple[Guest, str | None]
+#: Guests that leave their hosts.
+Group = tuple[Guest, ...]
 #: The states of the hosts that moves have changed, by uuid.
 States = dict[str, NodeState]
 
@@ -50,63 +46,31 @@ class Plan(Value, frozen=True, kw_only=True):
     states: States
 
 
-class Taker:
-    """A host that takes builds. :ivar room: how many now, counted up to those asked for."""
-
-    def __init__(self, host: FleetHost, required: Requirements, counted: Room, room: int) -> None:
-        self.host, self.required, self.counted = host, required, counted
-        self.room, self.bound = room, Bound(host.state, required)
-
-
 class Search:
     """A search.
 
-    :ivar hosts: by uuid. :ivar takers: those that take builds.
-    :ivar total: the number of builds that succeed now, if it is less than those asked for.
-    :ivar error: why a host is left out that filters let through, or "".
-    :ivar cut_short: it had to end. :ivar searched: the number of groups that were examined.
+    :ivar hosts: by uuid. :ivar cut_short: it had to end.
+    :ivar searched: the number of groups that were examined.
     """
 
     def __init__(
         self,
         hosts: Iterable[FleetHost],
-        build: BuildRequest,
-        count: int,
-        passing: Passing,
+        rooms: Rooms,
         destinations: Destinations,
         is_over: Callable[[], bool],
     ) -> None:
         self.hosts = {host.uuid: host for host in hosts}
-        self._build, self._count, self._destinations = build, count, destinations
-        self._passing, self._is_over, self.error = passing, is_over, ""
-        self.takers = dict(self._all_takers())
-        self.total = sum(taker.room for taker in self.takers.values())
-        self._lacking = count - self.total
-        self._guests: dict[str, tuple[Guest, ...]] = {}
+        self._rooms, self._destinations, self._is_over = rooms, destinations, is_over
+        self._lacking = rooms.count - rooms.total
+        self._guests: dict[str, Group] = {}
         self._gains: dict[tuple[str, ...], int] = {}
-        self._takes: dict[bytes, list[str]] = {}
+        self._takes: dict[bytes, frozenset[str]] = {}
+        self._placed: dict[tuple[bytes, int], bool] = {}
         self._losses: dict[tuple[bytes, str], int | None] = {}
         self._shapes: dict[tuple[str, MigrationType], bytes] = {}
-        self._openings: dict[bytes, list[tuple[Guest, str]]] = {}
-        self._limit: float = math.inf
-        self.cut_short, self.searched = False, 0
-
-    def _all_takers(self) -> Iterator[tuple[str, Taker]]:
-        for uuid, host in self.hosts.items():
-            if host.refused or host.state.topology is None:
-                continue
-            try:
-                required = from_request(self._build, host.state.policy)
-                counted = builds(host.state, self._build, required, self._count)
-            except RequestError as error:  # what its aliases make of the flavor
-                self.error = error.message
-                continue
-            # A wrong report of one host must not end the search on all hosts.
-            except Exception as error:
-                self.error = f"{host.host} cannot be judged: {type(error).__name__}: {error}"
-                continue
-            room = self._passing(host, host.state, min(counted.number, self._count))
-            yield uuid, Taker(host, required, counted, room)
+        self._openings: dict[tuple[bytes, int], list[tuple[Group, str]]] = {}
+        self._limit, self.cut_short, self.searched = math.inf, False, 0
 
     def cheapest(self, number: int) -> Plan | None:
         """Return the cheapest plan of so many moves, of those that were searched."""
@@ -128,11 +92,13 @@ class Search:
         return best
 
     def _any_moves(self) -> bool:
-        return any(self._can_move(guest) for uuid in self.hosts for guest in self._guests_on(uuid))
+        return any(
+            self._can_move(guest, 0) for uuid in self.hosts for guest in self._guests_on(uuid)
+        )
 
     def smallest_leaving(self) -> Guest | None:
         """Return the smallest guest whose departure alone would make enough room, or None."""
-        groups = self._of_one_host(1, self._lacking, 1)
+        groups = self._of_one_host(1, self._lacking)
         return next((group[0] for group in groups if self._gain(group) >= self._lacking), None)
 
     def _cuts(self) -> bool:
@@ -141,18 +107,21 @@ class Search:
 
     # -- guests that leave ------------------------------------------------------------------------
 
-    def _groups(self, size: int, extra: int) -> Iterator[tuple[Guest, ...]]:
+    def _groups(self, size: int, extra: int) -> Iterator[Group]:
         """Yield the groups of guests whose departure may make enough room."""
-        yield from self._of_one_host(size, self._lacking, extra)
+        for group in self._of_one_host(size, self._lacking):
+            # What one of them cannot do, the departure of the others does not allow.
+            if all(self._can_move(guest, extra) for guest in group):
+                yield group
         # One host alone makes enough room if no build fits now and one is asked for: then no host
         # loses room, and nothing is gained by two.
-        if size > 1 and (self.total or self._lacking > 1):
+        if size > 1 and (self._rooms.total or self._lacking > 1):
             yield from self._of_several_hosts(size)
 
-    def _of_one_host(self, size: int, lacking: int, extra: int) -> list[tuple[Guest, ...]]:
+    def _of_one_host(self, size: int, lacking: int) -> list[Group]:
         """Return groups on one host that may make so much room, smallest first."""
-        groups: list[tuple[Guest, ...]] = []
-        for uuid, taker in self.takers.items():
+        groups: list[Group] = []
+        for uuid, taker in self._rooms.takers.items():
             if size > 1 and self._cuts():
                 break
             bound, least = taker.bound, taker.room + lacking
@@ -160,19 +129,40 @@ class Search:
             for chosen in combinations(given, size):
                 if bound.reaches(least, [parts for _, parts in chosen]):
                     groups.append(tuple(guest for guest, _ in chosen))
-        if not extra:  # what one of them cannot do, the departure of the others does not allow
-            groups = [group for group in groups if all(map(self._can_move, group))]
         return sorted(groups, key=_order)
 
-    def _of_several_hosts(self, size: int) -> Iterator[tuple[Guest, ...]]:
-        gaining = [group for group in self._of_one_host(1, 1, 1) if self._gain(group) > 0]
-        parts: Iterable[tuple[tuple[Guest, ...], ...]] = combinations(gaining, size)
+    def _of_several_hosts(self, size: int) -> Iterator[Group]:
+        """Yield groups on several hosts that each make some room."""
+        ones, share = self._of_one_host(1, 1), -(-self._lacking // size)
+        parts: Iterator[tuple[Group, ...]] = iter(())
+        if share == 1 or self._of_one_host(1, share):  # one of them has to make that much
+            parts = self._combined(ones, size)
         if size > 2:
-            pairs = (group for group in self._of_one_host(2, 1, 1) if self._gain(group) > 0)
-            parts = chain(parts, product(pairs, gaining))
+            pairs = self._combined(self._of_one_host(2, 1), 1)
+            parts = chain(
+                parts,
+                ((pair, *one) for (pair,) in pairs for one in self._combined(ones, 1, pair)),
+            )
         for chosen in parts:
             if len({group[0].host for group in chosen}) == len(chosen):
                 yield tuple(chain.from_iterable(chosen))
+
+    def _combined(
+        self, groups: Sequence[Group], number: int, before: Group = (), start: int = 0
+    ) -> Iterator[tuple[Group, ...]]:
+        """Yield combinations of groups that make room, as long as they are cheap enough.
+
+        :param groups: smallest first. :param before: guests that leave with them.
+        """
+        if not number:
+            yield ()
+            return
+        for n, group in enumerate(groups[start:], start):
+            if _memory(before) + number * _memory(group) >= self._limit or self._cuts():
+                return
+            if self._gain(group) > 0:
+                for rest in self._combined(groups, number - 1, (*before, *group), n + 1):
+                    yield (group, *rest)
 
     def _gain(self, group: Sequence[Guest]) -> int:
         """Return how many more builds fit after a group has left."""
@@ -187,18 +177,19 @@ class Search:
             state: NodeState | None = self.hosts[uuid].state
             for guest in group:
                 state = None if state is None else left(self.hosts[uuid], state, guest)
-            known = state is not None
-            self._gains[key] = self._number(uuid, state) - self._room(uuid) if known else 0
+            if state is None:
+                return 0
+            self._gains[key] = self._rooms.number(uuid, state) - self._rooms.now(uuid)
         return self._gains[key]
 
-    def _guests_on(self, uuid: str) -> tuple[Guest, ...]:
+    def _guests_on(self, uuid: str) -> Group:
         if uuid not in self._guests:
             self._guests[uuid] = tuple(guests(self.hosts[uuid]))
         return self._guests[uuid]
 
     # -- hosts that take them ---------------------------------------------------------------------
 
-    def _of_group(self, group: tuple[Guest, ...], extra: int) -> Plan | None:
+    def _of_group(self, group: Group, extra: int) -> Plan | None:
         """Return a plan that moves these guests, with so many further moves."""
         for order in permutations(group):
             plan = self._plan(tuple((guest, None) for guest in order), (), {}, extra)
@@ -222,7 +213,7 @@ class Search:
         if not extra or only is not None:
             return None
         plans = (
-            self._after_another(guest, tuple(rest), steps, states, extra - 1),
+            self._after_others(guest, tuple(rest), steps, states, extra),
             self._there_and_back(guest, tuple(rest), steps, states, extra - 1),
         )
         return min(filter(None, plans), key=lambda plan: plan.cost, default=None)
@@ -232,17 +223,17 @@ class Search:
         cold = sum(kind == COLD for _, _, kind in steps)
         memory = _memory(guest for guest, _, _ in steps)
         plan = Plan(cost=(memory, cold), steps=steps, states=states)
-        return plan if self.number_after(plan, self._count) >= self._count else None
+        return plan if self.number_after(plan, self._rooms.count) >= self._rooms.count else None
 
     def number_after(self, plan: Plan, most: int) -> int:
         """Return the number of builds that succeed after a plan, counted on a host up to `most`."""
         changes = (
-            self._number(uuid, state, most) - self._room(uuid)
+            self._rooms.number(uuid, state, most) - self._rooms.now(uuid)
             for uuid, state in plan.states.items()
         )
-        return self.total + sum(changes)
+        return self._rooms.total + sum(changes)
 
-    def _after_another(
+    def _after_others(
         self,
         guest: Guest,
         rest: tuple[_Task, ...],
@@ -250,35 +241,42 @@ class Search:
         states: States,
         extra: int,
     ) -> Plan | None:
-        """Return a plan in which another guest makes way for a guest at its destination."""
-        moved = {step[0].claim.uuid for step in steps} | {task[0].claim.uuid for task in rest}
-        memory = _memory([guest, *(step[0] for step in steps), *(task[0] for task in rest)])
+        """Return a plan in which other guests make way for a guest at its destination."""
+        moving = [guest, *(step[0] for step in steps), *(task[0] for task in rest)]
+        moved, memory = {each.claim.uuid for each in moving}, _memory(moving)
         allowed = set(self.allowed(guest, guest.kinds[-1]))
-        for other, uuid in self._makes_way(guest):
-            if memory + other.claim.memory_mb >= self._limit or self._cuts():
-                return None
-            if uuid not in allowed or other.claim.uuid in moved:
-                continue
-            if not extra and not self._can_move(other):
-                continue
-            tasks = ((other, None), (guest, uuid), *rest)
-            plan = self._plan(tasks, steps, states, extra)
-            if plan is not None:
-                return plan
+        for number in range(1, extra + 1):
+            for others, uuid in self._makes_way(guest, number):
+                if memory + _memory(others) >= self._limit:
+                    break
+                if self._cuts():
+                    return None
+                left_over, uuids = extra - number, {other.claim.uuid for other in others}
+                able = all(self._can_move(other, left_over) for other in others)
+                if uuid not in allowed or not able or not moved.isdisjoint(uuids):
+                    continue
+                tasks = (*((other, None) for other in others), (guest, uuid), *rest)
+                plan = self._plan(tasks, steps, states, left_over)
+                if plan is not None:
+                    return plan
         return None
 
-    def _makes_way(self, guest: Guest) -> list[tuple[Guest, str]]:
-        """Return guests, smallest first, after whose departure their host may take a guest."""
-        shape = self._shape(guest, guest.kinds[-1])
-        if shape not in self._openings:
-            found: list[tuple[Guest, str]] = []
+    def _makes_way(self, guest: Guest, number: int) -> list[tuple[Group, str]]:
+        """Return so many guests of one host each, smallest first, after whose departure it may take
+        a guest.
+        """
+        key = self._shape(guest, guest.kinds[-1]), number
+        if key not in self._openings:
+            found: list[tuple[Group, str]] = []
             for uuid in self._destinations(guest, guest.kinds[-1]):
                 bound = bound_of(guest, self.hosts[uuid].state)
-                if bound is not None:
-                    given = ((other, bound.parts(other.claim)) for other in self._guests_on(uuid))
-                    found += ((other, uuid) for other, parts in given if bound.reaches(1, [parts]))
-            self._openings[shape] = sorted(found, key=lambda way: _order((way[0],)))
-        return self._openings[shape]
+                if bound is not None and not self._cuts():
+                    given = [(other, bound.parts(other.claim)) for other in self._guests_on(uuid)]
+                    for chosen in combinations(given, number):
+                        if bound.reaches(1, [parts for _, parts in chosen]):
+                            found.append((tuple(other for other, _ in chosen), uuid))
+            self._openings[key] = sorted(found, key=lambda way: _order(way[0]))
+        return self._openings[key]
 
     def _there_and_back(
         self,
@@ -319,12 +317,12 @@ class Search:
                 yield from ((only, kind) for _ in range(only in allowed))
                 continue
             untouched = [uuid for uuid in allowed if uuid not in states]
-            full = (uuid for uuid in untouched if not self._room(uuid))
+            full = (uuid for uuid in untouched if not self._rooms.now(uuid))
             yield from ((uuid, kind) for uuid in self._taking(guest, kind, full))
             yield from ((uuid, kind) for uuid in allowed if uuid in states)
             losses: dict[int, list[str]] = {}
             for uuid in untouched:
-                if self._room(uuid) and (loss := self._loss(guest, kind, uuid)) is not None:
+                if self._rooms.now(uuid) and (loss := self._loss(guest, kind, uuid)) is not None:
                     losses.setdefault(loss, []).append(uuid)
             for _, uuids in sorted(losses.items()):
                 yield from ((uuid, kind) for uuid in uuids[:_EQUAL])
@@ -343,17 +341,24 @@ class Search:
         taking = (uuid for uuid in uuids if self._loss(guest, kind, uuid) is not None)
         return islice(taking, most)
 
-    def _can_move(self, guest: Guest) -> bool:
-        """Return whether a guest has a destination while no other guest moves."""
-        for kind in guest.kinds:
-            shape = self._shape(guest, kind)
-            if shape not in self._takes:
-                self._takes[shape] = list(
-                    self._taking(guest, kind, self._destinations(guest, kind), 2)
-                )
-            if any(uuid != guest.host for uuid in self._takes[shape]):
-                return True
-        return False
+    def _can_move(self, guest: Guest, extra: int) -> bool:
+        """Return whether a guest may have a destination after so many other moves."""
+        shape = self._shape(guest, guest.kinds[-1])
+        if shape not in self._takes:
+            taking = (
+                self._taking(guest, kind, self._destinations(guest, kind), 2)
+                for kind in guest.kinds
+            )
+            self._takes[shape] = frozenset(chain.from_iterable(taking))
+        if not self._takes[shape] <= {guest.host}:
+            return True
+        if (shape, extra) not in self._placed:
+            self._placed[shape, extra] = any(
+                all(self._can_move(other, extra - number) for other in others)
+                for number in range(1, extra + 1)
+                for others, _ in self._makes_way(guest, number)
+            )
+        return self._placed[shape, extra]
 
     def _loss(self, guest: Guest, kind: MigrationType, uuid: str) -> int | None:
         """Return how many builds fewer a host takes after a guest has come; None: it does not take
@@ -365,11 +370,11 @@ class Search:
             bound = bound_of(guest, state)
             fits = bound is not None and bound.reaches(1)
             after = arrived(state, guest, kind) if fits else None
-            self._losses[key] = (
-                self._room(uuid) - (self._number(uuid, after) if self._room(uuid) else 0)
-                if isinstance(after, NodeState)
-                else None
-            )
+            room = self._rooms.now(uuid)
+            if not isinstance(after, NodeState):
+                self._losses[key] = None
+            else:
+                self._losses[key] = room - self._rooms.number(uuid, after) if room else 0
         return self._losses[key]
 
     def _shape(self, guest: Guest, kind: MigrationType) -> bytes:
@@ -377,19 +382,6 @@ class Search:
         if key not in self._shapes:
             self._shapes[key] = guest.shape(kind)
         return self._shapes[key]
-
-    # -- numbers ----------------------------------------------------------------------------------
-
-    def _room(self, uuid: str) -> int:
-        return self.takers[uuid].room if uuid in self.takers else 0
-
-    def _number(self, uuid: str, state: NodeState | None, most: int = 0) -> int:
-        """Return the number of builds that a state of a host takes, up to those asked for."""
-        taker, most = self.takers.get(uuid), most or self._count
-        if taker is None or state is None:
-            return 0
-        fits = min(builds(state, self._build, taker.required, most).number, most)
-        return self._passing(taker.host, state, fits)
 
 
 def _memory(group: Iterable[Guest]) -> int:

@@ -101,11 +101,10 @@ def answer(advice: Document, count: int) -> str:
     if not advice["scarce"]:
         return "no host takes servers of this flavor, whatever moves"
     number = advice["searched_moves"]
-    if advice["cut_short"]:
-        if not number:
-            return f"unknown: {cut} before every single move was tried"
-        return f"up to {number} move{'s' * (number > 1)} do not help; {cut} then"
-    return f"up to {number} moves do not help"
+    if advice["cut_short"] and not number:
+        return f"unknown: {cut} before every single move was tried"
+    nothing = f"no plan of up to {number} move{'s' * (number != 1)} was found"
+    return f"{nothing}; {cut} then" if advice["cut_short"] else nothing
 
 
 def _commands(advice: Document) -> Iterator[str]:
