@@ -51,7 +51,7 @@ SOME, NONE, COUNTING, NEVER, UNDECIDED = STATES = "room", "none", "counting", "n
 MEANINGS: Mapping[str, str] = {
     SOME: "with room",
     NONE: "without room",
-    COUNTING: "still counted",
+    COUNTING: "being counted",
     NEVER: "that never fit",
     UNDECIDED: "only Placement decides on",
 }

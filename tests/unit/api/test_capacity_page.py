@@ -238,6 +238,7 @@ def test_what_is_not_counted_yet_is_said():
     fleet.turn = 0
     tree = page(fleet)
     assert rows(tree)["small"]["Scarce"] == "counting: 2 hosts left"
+    assert text(tree.xpath("//*[contains(@class, 'room-chip')]")[0]) == "1 being counted"
     assert "2 of 2 hosts are not counted yet" in text(tree.xpath("//*[@id='notes']")[0])
     assert "2 of 2 hosts are not counted yet" in text(page(fleet, flavor="small"))
 
