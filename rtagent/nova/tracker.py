@@ -187,7 +187,10 @@ class ResourceTracker(UsageTracker):
             self._release_assigned_resources(of_context(instance, "resources", prefix))
             self._update(context.elevated(), self.compute_nodes[nodename])
         self.tracked_migrations.pop(instance["uuid"], None)
-        self.tracked_instances.discard(instance["uuid"])
+        # A guest that was resized on this host stays. Nova forgets it until its next audit, and so
+        # what it has, if it is deleted before.
+        if nodename not in self.nodes or not self.nodes[nodename].mains(instance["uuid"]):
+            self.tracked_instances.discard(instance["uuid"])
 
     def _check_known(self, instance: Any, nodename: str) -> None:
         """:raises exception.ComputeResourcesUnavailable: this service does not have the node, or

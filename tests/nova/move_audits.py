@@ -166,6 +166,13 @@ class MoveAuditTest(AuditCase):
         ((_, memory_mb, _),) = self._held()
         self.assertEqual(4096, memory_mb)
 
+    def test_a_server_that_is_deleted_after_a_resize_on_one_host_leaves_no_claim(self) -> None:
+        self._start("compute1")
+        server = self._resize()
+        self._confirm_resize(server)
+        self._delete_server(server)
+        self.assertEqual([], self._held())
+
     def test_the_claim_of_a_server_that_arrives_stays(self) -> None:
         self._start("compute1")
         server = self._create_small()
