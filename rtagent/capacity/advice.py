@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.fleet import JudgedHost
 from rtagent.capacity.guest_moves import COLD, LIVE, arrived
-from rtagent.capacity.move_search import MAX_MOVES, Destinations, Plan, Search, Step
+from rtagent.capacity.move_search import MAX_MOVES, Destinations, MoveSearch, Plan, Step
 from rtagent.capacity.room import MAX_BUILDS, Room, room
 from rtagent.capacity.rooms import Passing, Rooms
 from rtagent.model.base import Value
@@ -85,7 +85,7 @@ class Advice(Value, frozen=True, kw_only=True):
 
 
 def advise(
-    hosts: Sequence[FleetHost],
+    hosts: Sequence[JudgedHost],
     build: BuildRequest,
     count: int,
     passing: Passing,
@@ -112,7 +112,7 @@ def advise(
     )
     if advice.never:
         return advice
-    search = Search(hosts, rooms, destinations, is_over)
+    search = MoveSearch(hosts, rooms, destinations, is_over)
     number, plan = 0, None
     while plan is None and number < MAX_MOVES and not search.cut_short:
         number += 1
@@ -156,7 +156,7 @@ def _nearest(found: Iterable[tuple[str, Reason]]) -> tuple[Shortage, ...]:
     )
 
 
-def _moves(search: Search, plan: Plan) -> Iterator[Move]:
+def _moves(search: MoveSearch, plan: Plan) -> Iterator[Move]:
     places: dict[str, str] = {}
     for guest, uuid, kind in plan.steps:
         claim = guest.claim
@@ -174,7 +174,7 @@ def _moves(search: Search, plan: Plan) -> Iterator[Move]:
         )
 
 
-def _why_cold(search: Search, step: Step) -> str:
+def _why_cold(search: MoveSearch, step: Step) -> str:
     guest, uuid, kind = step
     if kind != COLD or guest.only_cold:
         return guest.only_cold
@@ -184,7 +184,7 @@ def _why_cold(search: Search, step: Step) -> str:
     return f"{host.host} does not take it while it runs: {why}"
 
 
-def _with_obstacle(advice: Advice, search: Search) -> Advice:
+def _with_obstacle(advice: Advice, search: MoveSearch) -> Advice:
     """Add why no other host takes the smallest guest whose departure would make room."""
     guest = search.smallest_leaving()
     if guest is None:

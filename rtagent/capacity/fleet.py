@@ -15,7 +15,7 @@ from rtagent.model.node_state import NodeState
 _NUMBER = re.compile(r"[0-9]")
 
 
-class FleetHost(Value, frozen=True, kw_only=True):
+class JudgedHost(Value, frozen=True, kw_only=True):
     """One host, for the builds of one request.
 
     :ivar host: the service's host. :ivar uuid: of the node.
@@ -50,7 +50,7 @@ class HostCount(Value, frozen=True, kw_only=True):
         if it would fit: the filter, and its sentence; or "".
     :ivar never: why the flavor does not fit even the empty host, or "". :ivar miss: what it lacks
         then, as a part of what is requested.
-    :ivar refused: see `FleetHost`. :ivar judged: the agent judges vCPUs, memory and disk.
+    :ivar refused: see `JudgedHost`. :ivar judged: the agent judges vCPUs, memory and disk.
     """
 
     host: str

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from rtagent import claims
 from rtagent.allocation.requirements import from_request
 from rtagent.capacity.bounds import Bound
-from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.fleet import JudgedHost
 from rtagent.errors import RequestError
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.base import Value
@@ -93,7 +93,7 @@ class Guest(Value, frozen=True, kw_only=True):
         return _sorted.encode((kind, facts, instance.is_volume_backed, *needs, sizes))
 
 
-def guests(host: FleetHost) -> Iterator[Guest]:
+def guests(host: JudgedHost) -> Iterator[Guest]:
     """Yield the guests of a host that may move: those that run or are stopped, that take part in no
     other operation, that have one claim, and whose domain has what the claim says.
     """
@@ -139,7 +139,7 @@ def bound_of(guest: Guest, state: NodeState) -> Bound | None:
         return None
 
 
-def left(host: FleetHost, state: NodeState, guest: Guest) -> NodeState | None:
+def left(host: JudgedHost, state: NodeState, guest: Guest) -> NodeState | None:
     """Return the state of a host after a guest has left it; None: the report does not allow it.
 
     :param state: of the host. Other guests may have left it, and come to it.

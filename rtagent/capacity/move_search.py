@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, permutations
 
-from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.fleet import JudgedHost
 from rtagent.capacity.guest_moves import COLD, Guest, arrived, bound_of, guests, left
 from rtagent.capacity.rooms import Rooms
 from rtagent.model.base import Value
@@ -46,7 +46,7 @@ class Plan(Value, frozen=True, kw_only=True):
     states: States
 
 
-class Search:
+class MoveSearch:
     """A search.
 
     :ivar hosts: by uuid. :ivar cut_short: it had to end.
@@ -55,7 +55,7 @@ class Search:
 
     def __init__(
         self,
-        hosts: Iterable[FleetHost],
+        hosts: Iterable[JudgedHost],
         rooms: Rooms,
         destinations: Destinations,
         is_over: Callable[[], bool],

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rtagent.allocation.requirements import Requirements, from_request
 from rtagent.capacity.bounds import Bound
-from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.fleet import JudgedHost
 from rtagent.capacity.room import Room, builds
 from rtagent.errors import RequestError
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 
 #: Returns how many of the builds that fit on a state of a host its filters let pass.
-Passing = Callable[[FleetHost, NodeState, int], int]
+Passing = Callable[[JudgedHost, NodeState, int], int]
 
 
 class Taker:
     """A host that takes builds. :ivar room: how many now, counted up to those asked for."""
 
-    def __init__(self, host: FleetHost, required: Requirements, counted: Room, room: int) -> None:
+    def __init__(self, host: JudgedHost, required: Requirements, counted: Room, room: int) -> None:
         self.host, self.required, self.counted = host, required, counted
         self.room, self.bound = room, Bound(host.state, required)
 
@@ -33,14 +33,14 @@ class Rooms:
     """
 
     def __init__(
-        self, hosts: Iterable[FleetHost], build: BuildRequest, count: int, passing: Passing
+        self, hosts: Iterable[JudgedHost], build: BuildRequest, count: int, passing: Passing
     ) -> None:
         """:param count: the number of builds that are asked for."""
         self.build, self.count, self._passing, self.error = build, count, passing, ""
         self.takers = {taker.host.uuid: taker for taker in self._takers(hosts)}
         self.total = sum(taker.room for taker in self.takers.values())
 
-    def _takers(self, hosts: Iterable[FleetHost]) -> Iterator[Taker]:
+    def _takers(self, hosts: Iterable[JudgedHost]) -> Iterator[Taker]:
         for host in hosts:
             if host.refused or host.state.topology is None:
                 continue

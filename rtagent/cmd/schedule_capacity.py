@@ -24,7 +24,7 @@ INTERVAL = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 
 
-class Number(Column[Document]):
+class FleetRoom(Column[Document]):
     """The number of guests; ``>= N`` if more may fit; ``?`` if it is not known."""
 
     def lines(self) -> Iterable[str]:
@@ -101,7 +101,7 @@ def _columns(by: str | None) -> Cells:
     return columns(
         *("flavor=name", *group, "room=row", *several, "scarce=row", "refused=row.summary"),
         default=OrEmpty,
-        room=Number,
+        room=FleetRoom,
         hosts=Hosts,
         largest=Largest,
         scarce=ScarceLines,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rtagent.capacity.advice import Advice, advise
-from rtagent.capacity.fleet import FleetHost
+from rtagent.capacity.fleet import JudgedHost
 from rtagent.capacity.guest_moves import Guest
 from rtagent.capacity.move_search import Destinations
 from rtagent.errors import RequestError, RtAgentError
@@ -48,7 +48,7 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
     counting = Counting(asked, filters, manager.replica_for, alive_since)
     request, by_uuid = counting.request, {host.uuid: host for host in hosts}
 
-    def passing(fleet_host: FleetHost, state: NodeState, fits: int) -> int:
+    def passing(fleet_host: JudgedHost, state: NodeState, fits: int) -> int:
         host = by_uuid[fleet_host.uuid]
         if counting.changing and state is not fleet_host.state:
             host = replace(host, **replica_fields(state, host))

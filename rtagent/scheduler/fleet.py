@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from rtagent.allocation.requirements import Requirements, from_request
-from rtagent.capacity.fleet import FleetHost, HostCount
+from rtagent.capacity.fleet import HostCount, JudgedHost
 from rtagent.capacity.room import Room, decide, judged, nothing, room
 from rtagent.errors import RequestError
 from rtagent.model.base import Value
@@ -44,7 +44,7 @@ def fleet_hosts(
     filters: HostFilters,
     replica_for: ReplicaFor,
     member_of: Sequence[str] = (),
-) -> Iterator[FleetHost]:
+) -> Iterator[JudgedHost]:
     """Yield the hosts, in this order.
 
     All that refuses a host is judged but the fit of the claim, which `room` decides.
@@ -62,7 +62,7 @@ def fleet_hosts(
             refusal = refusal_of(host, closed, AGENT)
         if refusal is None and _not_member(host, member_of):
             refusal = refusal_of(host, _OUTSIDE, PLACEMENT)
-        yield FleetHost(
+        yield JudgedHost(
             host=host.host,
             nodename=host.nodename,
             uuid=host.uuid,
@@ -200,7 +200,7 @@ class Counting:
                 judged=host.judges_amounts,
             )
 
-    def _count(self, host: HostState, fleet_host: FleetHost) -> HostCount:
+    def _count(self, host: HostState, fleet_host: JudgedHost) -> HostCount:
         count = HostCount(
             host=host.host, nodename=host.nodename, uuid=host.uuid, refused=fleet_host.refused
         )

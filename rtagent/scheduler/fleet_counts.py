@@ -151,6 +151,8 @@ class FleetCounts:
         self._numbers = itertools.count(1)
         self._guests: dict[str, tuple[int, Counter[bytes]]] = {}
         self._total = Counter[bytes]()
+        # What readers see: that of the catalogue, and not what is being read.
+        self._claims: Mapping[bytes, int] = {}
         self._flavors: Sequence[Flavor] = ()
         self._catalogue = Catalogue()
         self._rows: Mapping[tuple[str, str], _Asked] = {}
@@ -187,7 +189,7 @@ class FleetCounts:
         for flavor in (each for each in flavors if each.name == only):
             if (row := self._rows.get(_key(flavor))) is not None:
                 return FleetCapacity(flavors=(row.shown(flavor, by, node_uuid),))
-        others = fleet_catalogue(self._total, self._listed(), only).flavors
+        others = fleet_catalogue(self._claims, self._listed(), only).flavors
         made = [(each, self._also(_spec(each), each.error, patience)) for each in others]
         return FleetCapacity(flavors=tuple(row.shown(each, by, node_uuid) for each, row in made))
 
@@ -197,7 +199,7 @@ class FleetCounts:
         :raises FlavorNotFound:
         """
         self.wait(patience)
-        for flavor in fleet_catalogue(self._total, self._listed(), name).flavors:
+        for flavor in fleet_catalogue(self._claims, self._listed(), name).flavors:
             return _spec(flavor)
         raise FlavorNotFound(flavor=name, command="rtagent schedule capacity")
 
@@ -291,7 +293,8 @@ class FleetCounts:
             del self._guests[uuid]
         if changed or listed is not self._flavors:
             self._flavors, self._total = listed, +self._total
-            self._catalogue = fleet_catalogue(self._total, listed)
+            self._claims = dict(self._total)
+            self._catalogue = fleet_catalogue(self._claims, listed)
             keyed = {_key(each): each for each in self._catalogue.flavors}
             self._rows = {
                 key: self._rows.get(key) or _Asked(_spec(flavor), flavor.error)

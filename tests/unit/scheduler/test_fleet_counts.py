@@ -122,6 +122,22 @@ def test_flavors_of_live_claims_are_counted_and_a_changed_host_alone_is_counted_
     assert [(each.name, each.summary.room) for each in flavor.groups] == [("cn1", 2), ("cn2", 3)]
 
 
+def test_a_flavor_whose_claims_are_not_read_on_all_hosts_yet_is_not_there_yet():
+    agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    made, seen = scheduler(manager, filters=("ComputeFilter",)), []
+    counts = FleetCounts(
+        lambda: made.parts, pause=lambda: seen.append(counts.capacity("new").flavors)
+    )
+    for agent in agents:
+        agent.claim(request(name="new"))
+        deliver(manager, *agent.answer())
+    assert counts.count(60)
+    assert seen[: len(agents)] == [(), ()]
+    [flavor] = counts.capacity("new").flavors
+    assert flavor.claims == len(agents)
+
+
 def test_a_host_that_is_gone_is_not_counted():
     view = HostsInMemory([host_state("cn1"), host_state("cn2")])
     counts = counted(view, LARGE)
