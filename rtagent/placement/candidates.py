@@ -3,128 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.consumers import INSTANCE
 from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
 from rtagent.placement.consumers import ATTEMPTS, INTERRUPTED, NO_IDENTITY
 from rtagent.placement.loading import ThreadClient
+from rtagent.placement.shared_requests import HOLD, SharedRequests
 from rtagent.scheduler.errors import ConsumerHasAllocations
 from rtagent.scheduler.placement_request import Query
 from rtagent.scheduler.ports import ADD, NEW, AllocationRequest, Candidates, Written
 
-#: The most queries of a scheduler at the same time.
+#: The most queries of a scheduler at the same time: Placement searches all hosts for each, and if
+#: it has more than it can answer in time, all of them fail.
 AT_ONCE = 4
-#: Seconds for which a query waits for the answer of an equal one, so that more calls share it. One
-#: whose answer is lost must not delay others for its time-out.
-HOLD = 1.0
+
+#: The new allocations of a consumer, by its uuid.
+_Write: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
-class _Shared:
-    """A query. :ivar calls: how many wait until it is sent. :ivar answer: the same for all.
-    :ivar held: it waits for the answer of an equal one.
-    """
-
-    def __init__(self) -> None:
-        self.calls, self.held = 0, True
-        self.answer: Future[Candidates] = Future()
-
-
-class SharedQueries:
-    """Queries for allocation candidates, few at the same time: Placement searches all hosts for
-    each, and if it has more than it can answer in time, all of them fail.
-
-    Thread-safe. Calls that wait with equal queries share one answer. A query that has been sent
-    is not shared with later calls, so no answer is older than the call that gets it. Later calls
-    wait for its answer, and share the next query.
-
-    A query whose answer is not awaited any more does not count, though Placement may go on with it.
-    """
-
-    def __init__(
-        self, ask: Callable[[Query], Candidates], at_once: int = AT_ONCE, hold: float = HOLD
-    ) -> None:
-        """:param ask: sends a query, and waits for its answer. One of the calls makes it.
-        :param hold: the most seconds for which a query is held.
-        """
-        self._ask, self._at_once, self._hold = ask, at_once, hold
-        self._changed = threading.Condition()
-        #: Those that are not answered.
-        self._sent: list[Query] = []
-        #: Oldest first. The first one that is not held is sent next.
-        self._waiting: dict[Query, _Shared] = {}
-
-    @property
-    def waiting(self) -> int:
-        """How many calls wait until their query is sent."""
-        with self._changed:
-            return sum(shared.calls for shared in self._waiting.values())
-
-    def answer(self, query: Query, timeout: float) -> Candidates:
-        """Return the candidates.
-
-        :param timeout: the most seconds until the query is sent.
-        :raises PlacementUnavailable: it was not sent in that time.
-        :raises PlacementError: as `ask`.
-        """
-        with self._changed:
-            shared = self._waiting.setdefault(query, _Shared())
-            shared.calls += 1
-            if not self._wait(query, shared, min(timeout, self._hold)) and timeout > self._hold:
-                shared.held = False
-                self._wait(query, shared, timeout - self._hold)
-            shared.calls -= 1
-            sent, sends = self._is_sent(query, shared), self._turn(shared)
-            if sends:
-                self._sent.append(query)
-            if sends or not (sent or shared.calls):
-                del self._waiting[query]
-                self._changed.notify_all()
-        if sends:
-            return self._send(query, shared.answer)
-        if not sent:
-            raise PlacementUnavailable(
-                f"GET /allocation_candidates was not sent within {timeout:g} s, because Placement"
-                " had not answered earlier ones: repeat the request, start more schedulers, or give"
-                " Placement more processes"
-            )
-        if error := shared.answer.exception():
-            # Without the traceback of other calls: each would add its frames to it.
-            raise error.with_traceback(None)
-        return shared.answer.result()
-
-    def _wait(self, query: Query, shared: _Shared, timeout: float) -> bool:
-        return self._changed.wait_for(
-            lambda: self._is_sent(query, shared) or self._turn(shared), timeout
-        )
-
-    def _is_sent(self, query: Query, shared: _Shared) -> bool:
-        return self._waiting.get(query) is not shared
-
-    def _turn(self, shared: _Shared) -> bool:
-        """Whether a query is the next one, and may be sent now."""
-        free = (
-            each for query, each in self._waiting.items() if not (each.held and query in self._sent)
-        )
-        return shared is next(free, None) and len(self._sent) < self._at_once
-
-    def _send(self, query: Query, answer: Future[Candidates]) -> Candidates:
-        try:
-            found = self._ask(query)
-        except BaseException as error:  # raised to the other calls that share the query, too
-            answer.set_exception(error)
-            raise
-        else:
-            answer.set_result(found)
-            return found
-        finally:
-            with self._changed:
-                self._sent.remove(query)
-                self._changed.notify_all()
+class _RefusedTogetherError(Exception):
+    """Placement refuses a request with several consumers. Some of them may be right."""
 
 
 class PlacementCandidates:
@@ -135,23 +38,29 @@ class PlacementCandidates:
 
     def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
         self._local = ThreadClient(connect)
-        self._queries = SharedQueries(self._ask)
+        self._queries = SharedRequests[Query, Query, Candidates](
+            "GET /allocation_candidates", self._ask, AT_ONCE
+        )
+        self._writes = SharedRequests[str, _Write, None]("POST /allocations", self._put, math.inf)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait until their query for candidates is sent."""
-        return self._queries.waiting
+        """How many calls wait until their query or their allocations are sent."""
+        return self._queries.waiting + self._writes.waiting
 
-    def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
-        """Return the candidates.
+    def allocation_candidates(
+        self, query: Query, timeout: float
+    ) -> AbstractContextManager[Candidates]:
+        """Return the candidates. Equal queries of later calls wait until the context ends, but
+        `HOLD` at most, and share the next one: they see what is written in the context.
 
         :param timeout: the most seconds until the query is sent.
         :raises PlacementError: Placement does not answer, or refuses the query.
         """
-        return self._queries.answer(query, timeout)
+        return self._queries.answer(query, query, timeout)
 
-    def _ask(self, query: Query) -> Candidates:
-        answer = self._local.api.allocation_candidates(query)
+    def _ask(self, queries: Sequence[Query]) -> Candidates:
+        answer = self._local.api.allocation_candidates(queries[0])
         roots = {
             uuid: summary["root_provider_uuid"]
             for uuid, summary in answer["provider_summaries"].items()
@@ -161,7 +70,7 @@ class PlacementCandidates:
         )
 
     def write(self, request: AllocationRequest) -> Written:
-        """Write the allocations of a consumer.
+        """Write the allocations of a consumer, together with those of calls that wait.
 
         :raises PlacementConflict: they are not available any more.
         :raises ConsumerHasAllocations: the consumer has some already, or another generation.
@@ -180,7 +89,7 @@ class PlacementCandidates:
                 generation=(generation or 0) + 1,
             )
             try:
-                self._local.api.put_consumer(request.consumer_uuid, body)
+                self._write((request.consumer_uuid, body))
                 return written
             except PlacementUnavailable:
                 with contextlib.suppress(PlacementError):
@@ -193,6 +102,28 @@ class PlacementCandidates:
             before = self._read(request)
             generation = before.get("consumer_generation", _other(generation))
         raise conflict
+
+    def _write(self, write: _Write) -> None:
+        try:
+            with self._writes.answer("", write, 2 * HOLD):
+                pass
+        except _RefusedTogetherError:
+            self._put([write])
+
+    def _put(self, writes: Sequence[_Write]) -> None:
+        [(uuid, content), *others] = writes
+        if not others:
+            self._local.api.put_consumer(uuid, content)
+            return
+        contents = dict(writes)
+        if len(contents) < len(writes):  # a call was repeated
+            raise _RefusedTogetherError
+        try:
+            self._local.api.post_consumers(contents)
+        except PlacementUnavailable:
+            raise
+        except PlacementError as error:
+            raise _RefusedTogetherError from error
 
     def undo(self, written: Written) -> None:
         """Write what the consumer had before, unless another caller has written since.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from rtagent.model.base import Value
@@ -111,8 +112,13 @@ class PlacementPort(Protocol):
     Every method raises `PlacementUnavailable` if Placement does not answer.
     """
 
-    def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
-        """Return the candidates. :param timeout: the most seconds until the query is sent."""
+    def allocation_candidates(
+        self, query: Query, timeout: float
+    ) -> AbstractContextManager[Candidates]:
+        """Return the candidates. The context ends when what follows from them is written.
+
+        :param timeout: the most seconds until the query is sent.
+        """
         ...
 
     def write(self, request: AllocationRequest) -> Written:

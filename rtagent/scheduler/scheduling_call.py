@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 
 import os_traits
 
@@ -71,15 +72,18 @@ class PlacementSearch:
         hosts: Sequence[HostState],
         aggregates: Sequence[Aggregate],
         left: Callable[[], float],
+        answers: ExitStack,
     ) -> None:
         """Query nothing yet.
 
         :param left: returns the seconds until a query is late.
+        :param answers: the context of Placement's answers.
         :raises RtAgentError: as `candidates_query`.
         """
         self._port, self._spec, self._options = port, spec, options
         self._template, self._hosts, self._aggregates = template, hosts, aggregates
-        self._left, self._by_host = left, dict[str, Sequence[Candidate]]()
+        self._left, self._answers = left, answers
+        self._by_host = dict[str, Sequence[Candidate]]()
         self._of_all = self._query(_only_host(spec, hosts))
         self.whole, self.version = False, ""
 
@@ -122,7 +126,8 @@ class PlacementSearch:
         return candidates_query(self._spec, self._template, self._options, self._aggregates, tree)
 
     def _ask(self, query: Query) -> Candidates:
-        answer = self._port.allocation_candidates(query, max(0.0, self._left()))
+        asked = self._port.allocation_candidates(query, max(0.0, self._left()))
+        answer = self._answers.enter_context(asked)
         self.version = answer.version
         return answer
 
@@ -210,9 +215,11 @@ class SchedulingCall:
         spec: RequestSpec,
         instance_uuids: Sequence[str],
         began: float,
+        answers: ExitStack,
         needed: int | None = None,
     ) -> None:
         """:param began: when the request came, on the monotonic clock.
+        :param answers: the context of Placement's answers. It ends with the call.
         :param needed: how many hosts are needed, with alternates; None: all are queried.
         """
         self.parts, self.spec, self.instance_uuids = parts, spec, instance_uuids
@@ -232,6 +239,7 @@ class SchedulingCall:
                 hosts,
                 parts.manager.aggregates,
                 lambda: self._late - parts.clock.monotonic(),
+                answers,
             )
             if needed is None or not self.placement.can_query_hosts(needed):
                 self.placement.query_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from msgspec.structs import replace
 
@@ -111,16 +112,17 @@ class Scheduler:
         try:
             began = received.monotonic
             needed = len(instance_uuids) + (parts.options.max_attempts if alternates else 0)
-            call = SchedulingCall(parts, spec, instance_uuids, began, needed)
-            selecting = Selecting(call, writes=claim)
-            try:
-                selected = selecting.select(alternates=alternates)
-            except TooManyQueries:
-                self._undo(selecting)
-                selecting = None
-                call = SchedulingCall(parts, spec, instance_uuids, began)
+            with ExitStack() as answers:
+                call = SchedulingCall(parts, spec, instance_uuids, began, answers, needed)
                 selecting = Selecting(call, writes=claim)
-                selected = selecting.select(alternates=alternates)
+                try:
+                    selected = selecting.select(alternates=alternates)
+                except TooManyQueries:
+                    self._undo(selecting)
+                    selecting = None
+                    call = SchedulingCall(parts, spec, instance_uuids, began, answers)
+                    selecting = Selecting(call, writes=claim)
+                    selected = selecting.select(alternates=alternates)
         except BaseException as error:
             self._failed(received, selecting, error)
             raise
@@ -147,7 +149,9 @@ class Scheduler:
         :raises InvalidFlavor: PlacementError: as `select_destinations`.
         """
         began = self._clock.monotonic()
-        return explained(SchedulingCall(self.parts, spec, [instance_uuid], began))
+        with ExitStack() as answers:
+            call = SchedulingCall(self.parts, spec, [instance_uuid], began, answers)
+        return explained(call)
 
     def advise(self, spec: RequestSpec, count: int) -> Advice:
         """Return what makes room for so many instances. Nothing is assumed, written or moved.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -25,10 +27,11 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.ports import AllocationRequest, Written
+from rtagent.scheduler.ports import NEW, AllocationRequest, Written
 from rtagent.scheduler.scheduling_call import MANY
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.servers import Placement
+from tests.servers.daemon import wait_until
 from tests.support.device_states import VGPU_TYPE, device_host, policy
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import NOON, call, host, uid
@@ -159,6 +162,31 @@ def test_nothing_remains_in_placement_of_a_request_that_finds_too_few_hosts(clou
     assert not cloud.hosts.assumed
 
 
+def test_allocations_that_are_written_together_are_those_of_each(cloud):
+    root = cloud.nodes["cn2"].state.node.uuid
+    requests = [
+        AllocationRequest(
+            consumer_uuid=uid(),
+            allocations={root: {"resources": {"MEMORY_MB": memory_mb}}},
+            mappings={"": [root]},
+            project_id="p",
+            user_id="u",
+            existing=NEW,
+        )
+        for memory_mb in (512, 1024, 2048, 4096)
+    ]
+    cloud.server.freeze()
+    with ThreadPoolExecutor(len(requests)) as threads:
+        calls = [threads.submit(cloud.port.write, each) for each in requests]
+        wait_until(lambda: cloud.port.waiting == len(requests) - 1)
+        cloud.server.thaw()
+        for call in calls:
+            call.result(PATIENCE)
+    for each in requests:
+        assert cloud.allocated(each.consumer_uuid) == {root: each.allocations[root]["resources"]}
+    assert "/allocations" in [request.path for request in cloud.server.requests()]
+
+
 def test_without_a_claim_nothing_is_written(cloud):
     owner = uid()
     [found] = cloud.select(spec(1, 512), owner, claim=False)
@@ -172,9 +200,10 @@ class LastFirst:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
+    @contextmanager
     def allocation_candidates(self, query: Any, timeout: float) -> Any:
-        found = self._cloud.port.allocation_candidates(query, timeout)
-        return replace(found, requests=found.requests[::-1])
+        with self._cloud.port.allocation_candidates(query, timeout) as found:
+            yield replace(found, requests=found.requests[::-1])
 
     def write(self, request: AllocationRequest) -> Written:
         return self._cloud.port.write(request)

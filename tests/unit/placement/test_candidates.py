@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
@@ -9,6 +12,7 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import ConsumerHasAllocations
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.testing.placement import MemoryPlacement
+from tests.servers.daemon import PATIENCE, wait_until
 from tests.support.hosts import uid
 
 SOURCE, TARGET = uid(), uid()
@@ -23,14 +27,36 @@ RECORD = {
 
 
 class LostAnswers(MemoryPlacement):
-    """Placement, of which the answer to the next write is lost. :ivar lost: it was written."""
+    """Placement, of which answers to writes may be lost.
 
-    lost: bool | None = None
+    :ivar lost: of the next consumer: it was written. :ivar lost_together: of several.
+    :ivar together: numbers of consumers that were written at once.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.lost: bool | None = None
+        self.lost_together: bool | None = None
+        self.together: list[int] = []
+        self.writing, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
 
     def put_consumer(self, uuid, content):
+        write = super().put_consumer
         lost, self.lost = self.lost, None
+        self._answer(lambda: write(uuid, content), lost)
+
+    def post_consumers(self, contents):
+        self.together.append(len(contents))
+        write = super().post_consumers
+        self._answer(lambda: write(contents), self.lost_together)
+
+    def _answer(self, write, lost):
+        """Write as soon as the test says so."""
+        self.writing.set()
+        assert self.may_write.wait(PATIENCE)
         if lost is not False:
-            super().put_consumer(uuid, content)
+            write()
         if lost is not None:
             raise PlacementUnavailable("PUT: timed out")
 
@@ -43,9 +69,9 @@ class Setup:
             self.api.put_inventories(uuid, 0, {"VCPU": RECORD})
         self.port = PlacementCandidates(lambda: self.api)
 
-    def request(self, existing, number=2, at=TARGET):
+    def request(self, existing, number=2, at=TARGET, owner=None):
         return AllocationRequest(
-            consumer_uuid=self.owner,
+            consumer_uuid=owner or self.owner,
             allocations={at: {"resources": {"VCPU": number}}},
             mappings={},
             project_id="p",
@@ -56,8 +82,22 @@ class Setup:
     @property
     def vcpus(self):
         """What the consumer has, by provider."""
-        found = self.api.consumer(self.owner)["allocations"]
+        return self.vcpus_of(self.owner)
+
+    def vcpus_of(self, owner):
+        found = self.api.consumer(owner)["allocations"]
         return {uuid: part["resources"]["VCPU"] for uuid, part in found.items()}
+
+    def together(self, requests):
+        """Write requests of which all but the first are sent together; return their errors."""
+        self.api.may_write.clear()
+        with ThreadPoolExecutor(len(requests)) as threads:
+            calls = [threads.submit(self.port.write, requests[0])]
+            assert self.api.writing.wait(PATIENCE)
+            calls += [threads.submit(self.port.write, each) for each in requests[1:]]
+            wait_until(lambda: self.port.waiting == len(requests) - 1)
+            self.api.may_write.set()
+            return [call.exception(PATIENCE) for call in calls]
 
 
 @pytest.fixture
@@ -107,3 +147,41 @@ def test_too_much_is_a_conflict(setup):
     with pytest.raises(PlacementConflict):
         setup.port.write(setup.request(NEW, 11))
     assert setup.vcpus == {}
+
+
+def test_writes_at_the_same_time_are_sent_together(setup):
+    owners = [uid() for _ in range(4)]
+    errors = setup.together([setup.request(NEW, 2, owner=owner) for owner in owners])
+    assert errors == [None] * 4
+    assert setup.api.together == [3]
+    assert [setup.vcpus_of(owner) for owner in owners] == [{TARGET: 2}] * 4
+
+
+def test_a_write_that_is_refused_does_not_fail_those_that_are_sent_with_it(setup):
+    numbers = {uid(): number for number in (1, 2, 9, 3)}
+    errors = setup.together([setup.request(NEW, n, owner=owner) for owner, n in numbers.items()])
+    assert [isinstance(each, PlacementConflict) for each in errors] == [False, False, True, False]
+    found = [setup.vcpus_of(owner).get(TARGET) for owner in numbers]
+    assert found == [1, 2, None, 3]
+
+
+def test_a_repeated_write_finds_the_first_one(setup):
+    other, repeated = uid(), uid()
+    requests = [setup.request(NEW, 2, owner=owner) for owner in (other, repeated, repeated)]
+    errors = setup.together(requests)
+    assert sorted(type(each).__name__ for each in errors) == [
+        "ConsumerHasAllocations",
+        "NoneType",
+        "NoneType",
+    ]
+    assert setup.vcpus_of(repeated) == {TARGET: 2}
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_writes_without_an_answer_leave_nothing(setup, written):
+    owners = [uid() for _ in range(3)]
+    setup.api.lost_together = written
+    errors = setup.together([setup.request(NEW, 2, owner=owner) for owner in owners])
+    assert errors[0] is None
+    assert [type(each) for each in errors[1:]] == [PlacementUnavailable] * 2
+    assert [setup.vcpus_of(owner) for owner in owners] == [{TARGET: 2}, {}, {}]

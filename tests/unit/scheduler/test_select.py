@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 from msgspec.structs import replace
 
@@ -238,11 +240,12 @@ class SlowPlacement:
     def __init__(self, hosts: HostsInMemory):
         self._hosts = hosts
 
+    @contextmanager
     def allocation_candidates(self, query, timeout):
         self.timeout = timeout
         scheduler(self._hosts).select_destinations(spec(1, 14 * 1024), [uid()])
         resources = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
-        return Candidates(
+        yield Candidates(
             requests=tuple(
                 {"allocations": {uuid: {"resources": resources}}} for uuid in self._hosts.states
             )

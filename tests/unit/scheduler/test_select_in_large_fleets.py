@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ class QueriedPlacement:
         self.meanwhile = lambda: None
         self.undone = []
 
+    @contextmanager
     def allocation_candidates(self, query, timeout):
         if len(self.queries) == self.answers:
             raise PlacementUnavailable("down for maintenance")
@@ -49,7 +50,7 @@ class QueriedPlacement:
         parts = (part.split(":") for part in dict(query).get("resources", "").split(",") if part)
         asked = {name: int(number) for name, number in parts}
         uuids = self.having if tree is ALL else [each for each in self.having if each == tree]
-        return Candidates(
+        yield Candidates(
             requests=tuple({"allocations": {uuid: {"resources": asked}}} for uuid in uuids),
             version="1.39",
         )

@@ -6,11 +6,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from rtagent.errors import RtAgentError
-from rtagent.placement.candidates import SharedQueries
+from rtagent.placement.shared_requests import SharedRequests
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from tests.servers.daemon import PATIENCE, wait_until
 from tests.support.hosts import uid
@@ -24,23 +25,24 @@ def large(**fields):
 
 
 class SharedPlacement(QueriedPlacement):
-    """Placement behind `SharedQueries`. The first answer comes when the test says so.
+    """Placement behind `SharedRequests`. The first answer comes when the test says so.
 
     :ivar asked: the first query was sent.
     """
 
     def __init__(self, having):
         super().__init__(having)
-        self.shared = SharedQueries(self._ask, hold=PATIENCE)
+        self.shared = SharedRequests[Any, Any, Any]("GET", self._ask, 4, PATIENCE)
         self.asked, self.answered = threading.Event(), threading.Event()
 
     def allocation_candidates(self, query, timeout):
-        return self.shared.answer(query, timeout)
+        return self.shared.answer(query, query, timeout)
 
-    def _ask(self, query):
+    def _ask(self, queries):
         self.asked.set()
         assert self.answered.wait(PATIENCE)
-        return super().allocation_candidates(query, 0)
+        with super().allocation_candidates(queries[0], 0) as found:
+            return found
 
 
 class SmallFleet(Fleet):

@@ -1,14 +1,16 @@
-"""Queries for candidates: few at the same time, and shared by the calls that wait."""
+"""Requests to Placement: few at the same time, and shared by the calls that wait."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.placement.candidates import SharedQueries
+from rtagent.placement.shared_requests import SharedRequests
 from rtagent.scheduler.ports import Candidates
 from tests.servers.daemon import PATIENCE, wait_until
 
@@ -18,23 +20,33 @@ SMALL, LARGE = (("resources", "VCPU:1"),), (("resources", "VCPU:8"),)
 class SlowPlacement:
     """Placement, which answers when the test says so.
 
-    :ivar asked: the queries, and their answers to come.
+    :ivar asked: the queries, and their answers to come. :ivar contents: of each request.
+    :ivar used: is set when calls may end that use an answer.
     """
 
     def __init__(self, at_once: int, hold: float = PATIENCE):
         self.asked: list[tuple[object, Future[Candidates]]] = []
-        self.queries = SharedQueries(self._ask, at_once, hold)
+        self.queries = SharedRequests[Any, Any, Candidates]("GET", self._ask, at_once, hold)
+        self.contents: list[list[object]] = []
+        self.used = threading.Event()
+        self.used.set()
         self._pool = ThreadPoolExecutor(8)
 
-    def _ask(self, query):
+    def _ask(self, contents):
         answer: Future[Candidates] = Future()
-        self.asked.append((query, answer))
+        self.contents.append([*contents])
+        self.asked.append((contents[0], answer))
         return answer.result(PATIENCE)
+
+    def _call(self, query, timeout):
+        with self.queries.answer(query, query, timeout) as found:
+            assert self.used.wait(PATIENCE)
+            return found
 
     def call(self, query, timeout=PATIENCE):
         """Ask on a thread of its own, and return when it is sent or waits."""
         before = len(self.asked) + self.queries.waiting
-        future = self._pool.submit(self.queries.answer, query, timeout)
+        future = self._pool.submit(self._call, query, timeout)
         wait_until(lambda: len(self.asked) + self.queries.waiting > before or future.done())
         return future
 
@@ -47,6 +59,7 @@ class SlowPlacement:
 
     def close(self):
         """Answer what is still asked, and end the threads."""
+        self.used.set()
         for _, answer in self.asked:
             if not answer.done():
                 answer.set_result(Candidates())
@@ -96,6 +109,30 @@ def test_calls_wait_for_the_answer_of_an_equal_query_and_share_the_next_one(make
     assert [each.result(PATIENCE) for each in waiting] == [found] * 3
 
 
+def test_calls_wait_while_the_answer_of_an_equal_query_is_used_and_share_the_next_one(make):
+    placement = make(4)
+    placement.used.clear()
+    first = placement.call(SMALL)
+    placement.answer(0)
+    waiting = [placement.call(SMALL) for _ in range(3)]
+    placement.call(LARGE)
+    assert placement.sent == [SMALL, LARGE]
+    placement.used.set()
+    found = placement.answer(2)
+    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
+    assert first.done()
+    assert placement.contents == [[SMALL], [LARGE], [SMALL] * 3]
+
+
+def test_an_answer_that_is_used_for_long_holds_equal_queries_for_a_while_only(make):
+    placement = make(4, 0.01)
+    placement.used.clear()
+    placement.call(SMALL)
+    placement.answer(0)
+    placement.call(SMALL)
+    wait_until(lambda: len(placement.asked) == 2)
+
+
 def test_a_query_without_an_answer_holds_equal_ones_for_a_while_only(make):
     placement = make(2, 0.01)
     lost, other = placement.call(SMALL), placement.call(SMALL)
@@ -116,7 +153,7 @@ def test_queries_are_sent_in_the_order_of_their_first_calls(placement):
 def test_a_call_waits_no_longer_than_its_time_and_its_query_is_not_sent(placement):
     placement.call(SMALL)
     with pytest.raises(PlacementUnavailable, match="was not sent within 0 s"):
-        placement.queries.answer(LARGE, 0)
+        placement.call(LARGE, 0).result(PATIENCE)
     placement.answer(0)
     later = placement.call(SMALL)
     found = placement.answer(1)
@@ -128,7 +165,7 @@ def test_a_query_is_sent_for_the_calls_that_still_wait(placement):
     placement.call(SMALL)
     patient = placement.call(LARGE)
     with pytest.raises(PlacementUnavailable):
-        placement.queries.answer(LARGE, 0)
+        placement.call(LARGE, 0).result(PATIENCE)
     placement.answer(0)
     found = placement.answer(1)
     assert patient.result(PATIENCE) == found
