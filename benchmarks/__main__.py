@@ -17,6 +17,7 @@ from benchmarks import (
     advice,
     allocations,
     audits,
+    builds_together,
     busy,
     capacity,
     claims_inprocess,
@@ -94,6 +95,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     schedulers.memory: ("scheduler_rss_1000",),
     schedulers.view_lag: ("scheduler_view_lag",),
     schedulers.start: ("schedule_claim_start",),
+    builds_together.measure: ("builds_together",),
 }
 NAMES = [name for names in MEASURES.values() for name in names]
 

@@ -37,6 +37,7 @@ from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.trust.access import Access
+from tests.servers import Placement
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.scheduler_rpc import MemoryAggregates, MemoryServices, Selecting
 
@@ -57,7 +58,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
     """scheduler_rss_1000: the resident memory of rtagent-scheduler with 1,000 hosts of 20 guests
     each, after requests."""
     config = {"DEFAULT": {"service_down_time": 3600}}
-    made = _server(bench, config)
+    made = server(bench, config)
     casts, fleet = scheduler_casts(bench.transport), Fleet(HOSTS)
     api = SchedulerAPI(bench.transport, timeout=60, attempts=1)
     for name in fleet.names:
@@ -151,11 +152,11 @@ def start(bench: Bench) -> Iterator[Figure]:
     agent = agents.daemon(bench, directory, placement=placement).start().wait_ready()
     conductor = {"host_uri": f"test://{directory}/{{host}}.xml"}
     (directory / "bench.xml").symlink_to(agent.host_file)
-    made = _server(bench, {"placement": placement, "conductor": conductor})
-    wait_until(lambda: bool(_candidates(bench)), 60)
+    made = server(bench, {"placement": placement, "conductor": conductor})
+    wait_until(lambda: bool(candidates(bench.placement)), 60)
     conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(made.config_file)], "bench")
     steps, builds = _Steps(), bench.rounds(30)
-    used = _Used(
+    used = Used(
         agent=agent.pid,
         scheduler=made.pid,
         Placement=bench.placement.pid,
@@ -175,7 +176,9 @@ def start(bench: Bench) -> Iterator[Figure]:
             conducting.build(SPEC)
             steps.end()
     print(f"{steps.table()}\n{used.table(builds)}")
-    floor = CALLS * p50_ms(floors.echo(bench), bench.rounds(200)) + _placement_ms(bench)
+    floor = CALLS * p50_ms(floors.echo(bench), bench.rounds(200)) + placement_ms(
+        bench, bench.placement
+    )
     made.terminate()
     agent.terminate()
     yield Figure(
@@ -218,7 +221,7 @@ class _Steps:
         return median(self._taken[name]) * 1000
 
 
-class _Used:
+class Used:
     """The CPU time of processes. The children of this process are others."""
 
     def __init__(self, **pids: int) -> None:
@@ -251,9 +254,9 @@ def _cpu_seconds(process: psutil.Process) -> float:
     return 0.0
 
 
-def _placement_ms(bench: Bench) -> float:
+def placement_ms(bench: Bench, placement: Placement) -> float:
     """Return the time of one search for candidates, and of writing one allocation."""
-    client, found = bench.placement.client(), _candidates(bench)
+    client, found = placement.client(), candidates(placement)
 
     def both() -> None:
         client.get(CANDIDATES, **VERSION)
@@ -269,13 +272,15 @@ def _placement_ms(bench: Bench) -> float:
     return p50_ms(both, bench.rounds(50))
 
 
-def _candidates(bench: Bench) -> list[dict[str, Any]]:
-    answer = bench.placement.client().get(CANDIDATES, **VERSION).json()
+def candidates(placement: Placement) -> list[dict[str, Any]]:
+    """Return Placement's candidates for the guest of a build."""
+    answer = placement.client().get(CANDIDATES, **VERSION).json()
     found: list[dict[str, Any]] = answer["allocation_requests"]
     return found
 
 
-def _server(bench: Bench, config: Mapping[str, Mapping[str, object]]) -> SchedulerServer:
+def server(bench: Bench, config: Mapping[str, Mapping[str, object]]) -> SchedulerServer:
+    """Start a scheduler."""
     made = SchedulerServer(bench.directory(), bench.rabbitmq.transport_url, config=config)
     made.forked = False
     bench.keep(agents.Closing(made))
