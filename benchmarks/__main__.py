@@ -91,7 +91,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
         "fleet_capacity_changed",
         "fleet_capacity_select_p99",
     ),
-    advice.measure: ("advise_1000", "advise_1000_nothing"),
+    advice.measure: ("advise_1000", "advise_1000_nothing", "advise_select_p99"),
     schedulers.memory: ("scheduler_rss_1000",),
     schedulers.view_lag: ("scheduler_view_lag",),
     schedulers.start: ("schedule_claim_start",),

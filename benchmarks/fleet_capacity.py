@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import quantiles
 
 from msgspec.structs import replace
@@ -47,7 +48,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         changed.append(_cpu(lambda: counts.count(LONG)) * 1000)
     value = sorted(changed)[len(changed) // 2]
     yield Figure(name="fleet_capacity_changed", value=value, unit="ms", target=50)
-    alone, beside = _selections(made, bench.rounds(10))
+    alone, beside = selections(made, bench.rounds(10), partial(_count, made))
     yield Figure(name="fleet_capacity_select_p99", value=beside, unit="ms", floor=alone, target=1.5)
     gc.unfreeze()
 
@@ -58,13 +59,18 @@ def _cpu(work: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
-def _selections(made: Scheduler, turns: int) -> tuple[float, float]:
-    """Return p99 of the time of a selection in ms, without and beside a count."""
+def selections(
+    made: Scheduler, turns: int, work: Callable[[threading.Event], None]
+) -> tuple[float, float]:
+    """Return p99 of the time of a selection in ms, without and beside other work.
+
+    :param work: in a thread of its own, until the event is set.
+    """
     alone, beside = list[float](), list[float]()
     for _ in range(turns):
         alone += (_select(made) for _ in range(100))
         stop = threading.Event()
-        thread = threading.Thread(target=_count, args=(made, stop))
+        thread = threading.Thread(target=work, args=(stop,))
         thread.start()
         beside += (_select(made) for _ in range(100))
         stop.set()

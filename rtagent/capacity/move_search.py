@@ -122,7 +122,7 @@ class MoveSearch:
         """Return groups on one host that may make so much room, smallest first."""
         groups: list[Group] = []
         for uuid, taker in self._rooms.takers.items():
-            if size > 1 and self._cuts():
+            if self._cuts() and size > 1:  # single guests are needed for the obstacle, too
                 break
             bound, least = taker.bound, taker.room + lacking
             given = [(guest, bound.parts(guest.claim)) for guest in self._guests_on(uuid)]

@@ -6,7 +6,7 @@ Nothing is locked, assumed or written, and Placement is not asked.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -36,7 +36,8 @@ from rtagent.scheduler.scheduling_call import Parts
 def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -> Advice:
     """Return what makes room for so many instances of a request.
 
-    :param is_over: returns whether the search has to end.
+    :param is_over: returns whether the search has to end. Between any two hosts it lets others have
+        the processor.
     :raises InvalidRequest: the request itself is wrong.
     """
     placement = _of_placement(asked, parts)
@@ -49,22 +50,32 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
     request, by_uuid = counting.request, {host.uuid: host for host in hosts}
 
     def passing(fleet_host: JudgedHost, state: NodeState, fits: int) -> int:
+        is_over()
         host = by_uuid[fleet_host.uuid]
         if counting.changing and state is not fleet_host.state:
             host = replace(host, **replica_fields(state, host))
         return counting.passing(host, state, fits)[0]
 
+    judged = fleet_hosts(hosts, request, filters, manager.replica_for, placement.member_of)
     return advise(
-        tuple(fleet_hosts(hosts, request, filters, manager.replica_for, placement.member_of)),
+        tuple(_paced(judged, is_over)),
         asked.template.build,
         count,
         passing,
-        _destinations(hosts, request, parts),
+        _destinations(hosts, request, parts, is_over),
         is_over,
     )
 
 
-def _destinations(hosts: Sequence[HostState], request: Request, parts: Parts) -> Destinations:
+def _paced(hosts: Iterable[JudgedHost], is_over: Callable[[], bool]) -> Iterator[JudgedHost]:
+    for host in hosts:
+        is_over()
+        yield host
+
+
+def _destinations(
+    hosts: Sequence[HostState], request: Request, parts: Parts, is_over: Callable[[], bool]
+) -> Destinations:
     """Return the hosts in the same zones that the filters let through, once for equal guests."""
     known: dict[bytes, tuple[str, ...]] = {}
 
@@ -72,14 +83,18 @@ def _destinations(hosts: Sequence[HostState], request: Request, parts: Parts) ->
         shape = guest.shape(kind)
         if shape not in known:
             zone = [host for host in hosts if host.metadata(ZONE) == guest.zones]
-            known[shape] = tuple(_passing(zone, _spec(guest, kind), request, parts))
+            known[shape] = tuple(_passing(zone, _spec(guest, kind), request, parts, is_over))
         return known[shape]
 
     return destinations
 
 
 def _passing(
-    hosts: Sequence[HostState], spec: RequestSpec, request: Request, parts: Parts
+    hosts: Sequence[HostState],
+    spec: RequestSpec,
+    request: Request,
+    parts: Parts,
+    is_over: Callable[[], bool],
 ) -> Iterator[str]:
     """Yield the uuids of the hosts that the filters let through for a move; none if Placement alone
     judges a part of its request.
@@ -90,7 +105,8 @@ def _passing(
         if placement.undecided:
             return
         moved, replica_for = replace(request, spec=spec), parts.manager.replica_for
-        for host in fleet_hosts(hosts, moved, parts.filters, replica_for, placement.member_of):
+        judged = fleet_hosts(hosts, moved, parts.filters, replica_for, placement.member_of)
+        for host in _paced(judged, is_over):
             if not host.refused:
                 yield host.uuid
 

@@ -111,19 +111,20 @@ class _Asked:
 class Pace:
     """Leaves the processor to others, again and again. For one thread.
 
-    :param busy: returns whether a selection is made at present.
+    :param busy: returns whether a selection is made at present. :param rest: seconds for which it
+        leaves the processor to others.
     """
 
-    def __init__(self, busy: Callable[[], bool]) -> None:
-        self._busy, self._until = busy, 0.0
+    def __init__(self, busy: Callable[[], bool], rest: float = REST) -> None:
+        self._busy, self._rest, self._until = busy, rest, 0.0
 
     def __call__(self) -> None:
         now = time.monotonic()
         if now < self._until:
             return
-        time.sleep(REST)
+        time.sleep(self._rest)
         while self._busy() and time.monotonic() < now + LONGEST:
-            time.sleep(REST)
+            time.sleep(self._rest)
         self._until = time.monotonic() + WORK
 
 

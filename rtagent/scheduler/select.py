@@ -22,6 +22,7 @@ from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.fleet import ask
+from rtagent.scheduler.fleet_counts import Pace
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.ports import PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
@@ -31,6 +32,8 @@ from rtagent.scheduler.weighing import HostWeighers
 
 #: Seconds of CPU time after which a search for advice ends.
 ADVICE_TIME = 10.0
+#: Seconds after each ms of it for which others have the processor.
+ADVICE_REST = 0.001
 #: Uuids with a meaning of their own in replicas and claim templates. No instance has them.
 RESERVED = frozenset((NO_OWNER, OTHERS, SHARED))
 
@@ -159,9 +162,10 @@ class Scheduler:
         :raises InvalidFlavor: InvalidRequest: as `ask`, and as the filters.
         """
         parts, ends = self.parts, time.thread_time() + ADVICE_TIME
+        pace = Pace(lambda: bool(self.selecting), ADVICE_REST)
 
         def is_over() -> bool:
-            time.sleep(0)  # selections go first
+            pace()
             return time.thread_time() > ends
 
         return advised(ask(spec), count, parts, is_over)

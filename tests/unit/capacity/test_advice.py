@@ -133,3 +133,17 @@ def test_a_search_that_has_to_end_says_how_far_it_came():
     made = agents([(3, 256, {})], [])
     found = advice(made, pinned(4, ignore_hosts=("h1",)), is_over=lambda: True)
     assert (found.moves, found.searched_moves, found.cut_short) == ((), 0, True)
+
+
+def test_others_get_the_processor_whenever_a_host_was_judged():
+    pauses = []
+
+    def is_over():
+        pauses.append(None)
+        return False
+
+    made = agents(*([(3, 256, {})] for _ in range(8)))
+    found = advice(made, pinned(4), is_over=is_over)
+    assert not found.moves
+    # For the build, its room, what the guests leave, and the two ways in which they move, all alike.
+    assert len(pauses) >= 5 * len(made)
