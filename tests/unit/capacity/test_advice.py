@@ -145,5 +145,5 @@ def test_others_get_the_processor_whenever_a_host_was_judged():
     made = agents(*([(3, 256, {})] for _ in range(8)))
     found = advice(made, pinned(4), is_over=is_over)
     assert not found.moves
-    # For the build, its room, what the guests leave, and the two ways in which they move, all alike.
+    # For the build, its room, what the guests leave, and their two types of moves, all alike.
     assert len(pauses) >= 5 * len(made)
