@@ -59,6 +59,23 @@ def description_of(state: NodeState) -> HostDescription:
     )
 
 
+def without_devices(state: NodeState, why: str) -> NodeState:
+    """Return the state of a host that gives no devices to claims, nor what is made from some.
+
+    :param why: the reason that refusals have.
+    """
+    devices = [
+        replace(device, quarantine=device.quarantine or why) for device in state.devices.values()
+    ]
+    return replace(
+        state,
+        devices=state.devices.changed((), devices),
+        resource_inventories=tuple(
+            each for each in state.resource_inventories if not each.provider
+        ),
+    )
+
+
 def digest_of(description: HostDescription) -> str:
     """Return the digest of a description: equal descriptions have equal digests."""
     return hashlib.sha256(canonical(description)).hexdigest()

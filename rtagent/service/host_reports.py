@@ -32,6 +32,7 @@ from rtagent.scheduler.report import (
     instances_digest,
     instances_of,
     report_of,
+    without_devices,
 )
 from rtagent.service.admission import Admission
 from rtagent.service.context import (
@@ -231,9 +232,12 @@ class HostReports:
 
     def _describe(self, state: NodeState) -> _Described:
         """Return the description. It is made anew only if one of its parts was replaced."""
-        parts = (state.topology, state.policy, state.devices, state.resource_inventories)
+        unlisted = self._tracker.creation.unlisted
+        parts = (state.topology, state.policy, state.devices, state.resource_inventories, unlisted)
         known = self._described
         if known is None or any(a is not b for a, b in zip(known.parts, parts, strict=True)):
+            if unlisted is not None:
+                state = without_devices(state, unlisted.message)
             description = description_of(state)
             known = _Described(
                 parts=parts,

@@ -95,7 +95,8 @@ class Events:
 class World:
     """One enrolled node with everything around it."""
 
-    def __init__(self, made: Settings) -> None:
+    def __init__(self, made: Settings, policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
         self.clock, self.notes, self.bus = ManualClock(), Notes(), Bus()
         self.events = Events(self.bus)
         self.settings = SettingsHolder(made)
@@ -120,7 +121,7 @@ class World:
 
         stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
         return EmbeddedNode(
-            stored, Policy(), self.hypervisor, self.store, self.clock, self.notes, bus=self.bus
+            stored, self.policy, self.hypervisor, self.store, self.clock, self.notes, bus=self.bus
         )
 
     def duplicated(self, error: DuplicateHost | None) -> None:

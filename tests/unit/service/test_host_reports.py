@@ -11,6 +11,7 @@ from rtagent.errors import CommitUnknown, InvalidRequest, StoreUnavailable
 from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
+from rtagent.model.policy import PciPolicy, Policy
 from rtagent.model.topology import Cell
 from rtagent.ports import Service
 from rtagent.rpc.casts import CastFailed
@@ -27,6 +28,8 @@ from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import MAX_REMOVED, PART, RETRY_INTERVAL, STOPPING, HostReports
 from rtagent.service.loop import every
 from tests.support.hosts import NODE, NOON, call, request, uid
+from tests.support.pci_hosts import GPU_0, SPECS, gpu
+from tests.unit.service.conftest import World, make_settings
 
 INTERVAL, HEARTBEAT, SYNC, JITTER = 0.5, 10, 120, 5.0
 
@@ -99,6 +102,30 @@ def report_in(casts):
     method, arguments = casts[-1]
     assert method == "update_host_state"
     return report_from(arguments["report"])
+
+
+def test_while_devices_cannot_be_listed_they_are_reported_as_unavailable(tmp_path):
+    world = World(make_settings(tmp_path), Policy(pci=PciPolicy(specs=SPECS)))
+    world.hypervisor.devices[GPU_0] = gpu()
+    world.auditor.run("start")
+    world.admission.open()
+    reporting = Reporting(world)
+
+    def reported():
+        [device] = report_in(reporting.turn(HEARTBEAT)).description.devices
+        return device.quarantine
+
+    assert reported() is None
+    world.hypervisor.unlisted = True
+    world.auditor.run("timer")
+    assert reported() == (
+        "the last audit could not list the host's devices: no claim gets any until one can"
+    )
+    world.auditor.run("timer")
+    assert report_in(reporting.turn(HEARTBEAT)).description is None  # it is what it was
+    world.hypervisor.unlisted = False
+    world.auditor.run("timer")
+    assert reported() is None
 
 
 def test_first_report_is_complete(world):
