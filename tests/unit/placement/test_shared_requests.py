@@ -180,6 +180,6 @@ def test_an_error_is_that_of_all_calls_of_a_query_and_ends_its_turn(placement):
     for each in waiting:
         with pytest.raises(PlacementError, match="400"):
             each.result(PATIENCE)
-    last = placement.call(SMALL)
+    last = placement.call(LARGE)
     found = placement.answer(2)
     assert last.result(PATIENCE) == found
