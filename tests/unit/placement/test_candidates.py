@@ -158,7 +158,7 @@ def test_writes_at_the_same_time_are_sent_together(setup):
 
 
 def test_a_write_that_is_refused_does_not_fail_those_that_are_sent_with_it(setup):
-    numbers = {uid(): number for number in (1, 2, 9, 3)}
+    numbers = {uid(): number for number in (1, 2, 11, 3)}
     errors = setup.together([setup.request(NEW, n, owner=owner) for owner, n in numbers.items()])
     assert [isinstance(each, PlacementConflict) for each in errors] == [False, False, True, False]
     found = [setup.vcpus_of(owner).get(TARGET) for owner in numbers]
