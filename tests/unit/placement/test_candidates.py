@@ -40,6 +40,7 @@ class LostAnswers(MemoryPlacement):
         self.together: list[int] = []
         self.writing, self.may_write = threading.Event(), threading.Event()
         self.may_write.set()
+        self._one_by_one = threading.Lock()
 
     def put_consumer(self, uuid, content):
         write = super().put_consumer
@@ -56,7 +57,8 @@ class LostAnswers(MemoryPlacement):
         self.writing.set()
         assert self.may_write.wait(PATIENCE)
         if lost is not False:
-            write()
+            with self._one_by_one:
+                write()
         if lost is not None:
             raise PlacementUnavailable("PUT: timed out")
 
