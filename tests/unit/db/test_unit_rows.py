@@ -1,6 +1,7 @@
 """Rows of units: what a store reads and writes, and what the keys of the database refuse."""
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -216,7 +217,9 @@ def test_claim_without_units_costs_no_further_statement(engine: Engine):
     said: list[str] = []
 
     def say(*args: Any) -> None:
-        said.append(args[2])
+        # The check of durability, which also names the tables, comes whenever the last one is old.
+        if re.search(r"(INTO|UPDATE|FROM) \w*(units|claims)", args[2]):
+            said.append(args[2])
 
     event.listen(engine, "before_cursor_execute", say)
     try:
