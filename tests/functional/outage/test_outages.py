@@ -12,6 +12,9 @@ from tests.servers.daemon import wait_until
 from tests.support.workload.deployment import Domains
 from tests.support.workload.ledger import OperationFactory
 
+#: Of calls where no message is lost: a slow machine is no lost message.
+PATIENT = {"timeout": 60, "attempts": 1}
+
 
 @pytest.fixture
 def some(long: bool) -> int:
@@ -49,7 +52,7 @@ def test_outages_of_the_database(request, site_with, some: int, database: str):
 
 
 def test_outages_of_the_broker(site_with, rabbitmq, some: int):
-    site = site_with(attempts=1)
+    site = site_with(timeout=10, attempts=1)
     with site.stream("broker") as stream:
         stream.wait_answers(some)
         for outage in outages(rabbitmq):
@@ -69,7 +72,7 @@ def test_outages_of_placement_fail_no_claim(site_with, placement_server, some: i
         "database": {"operation_timeout": 30},
         "libvirt": {"call_timeout": 60},
     }
-    site = site_with(config=config, timeout=60, attempts=1)  # a failed claim is not repeated
+    site = site_with(config=config, **PATIENT)  # a failed claim is not repeated
     uuid = (site.home.daemon.directory / "compute_id").read_text().strip()
 
     def shows(number: int) -> bool:
@@ -93,7 +96,7 @@ def test_outages_of_placement_fail_no_claim(site_with, placement_server, some: i
 
 
 def test_outages_of_libvirtd(site_with, libvirtd, some: int):
-    site = site_with(uri=libvirtd.uri)
+    site = site_with(uri=libvirtd.uri, **PATIENT)
     with site.stream("libvirtd") as stream:
         stream.wait_answers(some)
         for outage in outages(libvirtd):
@@ -106,7 +109,7 @@ def test_outages_of_libvirtd(site_with, libvirtd, some: int):
 
 
 def test_spoiled_file_of_a_simulated_host(site_with, some: int):
-    site = site_with()
+    site = site_with(**PATIENT)
     file = site.home.daemon.host_file
     with site.stream("file") as stream:
         stream.wait_answers(some)
