@@ -11,15 +11,11 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.options import parser
 from tests.chaos.options import plan as planned
-from tests.chaos.run import Plan, interrupt_at_sigterm
-from tests.chaos.shrink import repeated, shrink
-from tests.chaos.trial import FAILED, NO_VIOLATION, VIOLATED, Trial, make_trial
+from tests.chaos.run import FAILED, NO_VIOLATION, interrupt_at_sigterm, make_trial
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,8 +32,6 @@ def main(arguments: list[str] | None = None) -> int:
         if trial.exit_code != NO_VIOLATION:
             keep = True
             print(f"history and logs: {directory}\nagain: {plan.command}")
-            if options.shrink and trial.exit_code == VIOLATED:
-                print(f"smallest plan that violated, too: {_smallest(plan, trial).command}")
         return trial.exit_code
     except KeyboardInterrupt:
         print(f"interrupted; see {directory}" if keep else "interrupted", file=sys.stderr)
@@ -50,22 +44,6 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def _smallest(plan: Plan, trial: Trial) -> Plan:
-    listed = replace(plan, faults=tuple(sorted(trial.faults)))
-    return shrink(listed, repeated(_promises, trial.promises))
-
-
-def _promises(plan: Plan) -> Collection[str]:
-    """Return what a run of a plan violates. Nothing is known of a run that fails."""
-    print(f"trying {plan.command}")
-    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
-        try:
-            return make_trial(plan, Path(directory)).promises
-        except Exception as error:
-            print(f"the run failed: {error!r}")
-            return ()
 
 
 if __name__ == "__main__":

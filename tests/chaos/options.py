@@ -30,7 +30,6 @@ def parser() -> argparse.ArgumentParser:
     world = made.add_mutually_exclusive_group()
     world.add_argument("--database", choices=DATABASES, help="default: drawn from the seed")
     world.add_argument("--lab", action="store_true", help="on lab hosts instead of simulated ones")
-    add("--shrink", action="store_true", help="search a smaller plan that violates")
     return made
 
 

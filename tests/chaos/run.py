@@ -1,16 +1,20 @@
-"""Run: a world, callers and faults for some minutes, with quiet periods."""
+"""Run: a world, callers and faults for some minutes, with quiet periods, and its judgement."""
 
 from __future__ import annotations
 
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.callers.callers import Callers
+from tests.chaos.checker.judge import judge
+from tests.chaos.checker.run import Run, Violation
 from tests.chaos.conductors.callers import ConductorCallers
+from tests.chaos.conductors.opening import STEP
 from tests.chaos.history import History
 from tests.chaos.nemesis.nemesis import Nemesis
 from tests.chaos.observation.quiet import Quiet
@@ -26,6 +30,8 @@ CONDUCTOR_FAULTS = (
     *("cut-link-broker", "partition-link-broker", "slow-link-broker", "cut-link-database"),
     *("partition-link-database", "cut-link-placement", "partition-link-placement"),
 )
+#: Exit codes.
+NO_VIOLATION, VIOLATED, FAILED = 0, 1, 2
 #: Seconds of faults between two quiet periods, drawn at random, for a `speed` of 1.
 BETWEEN_QUIET = (45.0, 75.0)
 
@@ -67,15 +73,47 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Trial:
     """:ivar stuck: sentences about what did not recover in time.
     :ivar failures: sentences about faults that could not be injected or ended.
     :ivar impossible: names of faults that the world could not have.
+    :ivar calls: of callers, or steps of conductors. :ivar faults: how often each occurred.
     """
 
+    violations: tuple[Violation, ...]
     stuck: tuple[str, ...]
     failures: tuple[str, ...]
     impossible: tuple[str, ...]
+    calls: int
+    quiets: int
+    faults: Counter[str]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code. A run has failed if a fault could not be injected or ended."""
+        if self.violations or self.stuck:
+            return VIOLATED
+        return FAILED if self.failures else NO_VIOLATION
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{name} {number}" for name, number in sorted(self.faults.items()))
+        return "\n".join(
+            (
+                *map(str, self.violations),
+                *(f"nothing waits for ever: {each}" for each in self.stuck),
+                *(f"the run failed, not injected or ended: {each}" for each in self.failures),
+                *([f"not possible here: {', '.join(self.impossible)}"] * bool(self.impossible)),
+                f"{self.calls} calls, {sum(self.faults.values())} faults ({faults or 'none'}),"
+                f" {self.quiets} quiet periods,"
+                f" {len(self.violations) + len(self.stuck)} violations",
+            )
+        )
+
+
+def _steps(directory: Path) -> int:
+    """Return how many steps conductors have begun."""
+    logs = (file.read_text() for file in directory.glob("conductor-*/conductors.log"))
+    return sum(line.startswith(STEP) for text in logs for line in text.splitlines())
 
 
 def interrupt_at_sigterm() -> None:
@@ -94,11 +132,25 @@ def interrupt_at_sigterm() -> None:
         signal.signal(number, interrupt)
 
 
-def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Result:
-    """Make a run; its history is ``history.jsonl`` in the directory.
+def make_trial(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Trial:
+    """Make a run, and judge its history, which is ``history.jsonl`` in the directory.
 
     :param say: gets a line about each step.
     """
+    quiet, nemesis = _run(plan, directory, say)
+    history = Run.load(directory / "history.jsonl")
+    return Trial(
+        violations=tuple(judge(history)),
+        stuck=tuple(quiet.stuck),
+        failures=tuple(nemesis.failures) if nemesis is not None else (),
+        impossible=nemesis.impossible if nemesis is not None else (),
+        calls=len(history.calls) + _steps(directory),
+        quiets=len(history.periods),
+        faults=Counter(each.name for each in history.faults if each.state == "begin"),
+    )
+
+
+def _run(plan: Plan, directory: Path, say: Callable[[str], None]) -> tuple[Quiet, Nemesis | None]:
     with (
         _world(plan, directory) as world,
         History(directory / "history.jsonl") as history,
@@ -121,11 +173,7 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Resu
                 nemesis.close()
             callers.close()
             quiet.close()
-        return Result(
-            stuck=tuple(quiet.stuck),
-            failures=tuple(nemesis.failures) if nemesis is not None else (),
-            impossible=nemesis.impossible if nemesis is not None else (),
-        )
+        return quiet, nemesis
 
 
 def _world(plan: Plan, directory: Path) -> World:

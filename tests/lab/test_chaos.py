@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.chaos.checker.run import Run
 from tests.chaos.nemesis.power import PowerLoss
-from tests.chaos.run import Plan
-from tests.chaos.trial import make_trial
+from tests.chaos.run import Plan, make_trial
 
 #: One of each kind. The seed draws a power failure after some others.
 CHOSEN = (

@@ -12,17 +12,61 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rtagent.rpc.context import Proof
+import oslo_messaging
+from oslo_context.context import RequestContext
+
+from rtagent.rpc.context import ContextSerializer, OutgoingContext, Proof
+from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.chaos.callers import flavors
-from tests.chaos.callers.hostile_recorder import HostileStep
-from tests.chaos.callers.step import Life
+from tests.chaos.callers.recorder import Recorder
+from tests.chaos.callers.step import Life, Outcome, Step
 from tests.chaos.world.keys import WINDOW
+
+NO_PROOF = Proof()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostileStep(Step):
+    """A call with the proof that is sent with it."""
+
+    proof: Proof = NO_PROOF
+    once: bool = True
+
+
+class HostileRecorder(Recorder):
+    """Makes and records hostile calls. Of one thread."""
+
+    def _outcome(self, process: str, step: Step, timeout: float, attempts: int) -> Outcome:
+        self._proof = step.proof if isinstance(step, HostileStep) else NO_PROOF
+        return super()._outcome(process, step, timeout, attempts)
+
+    def _api(self, host: str, timeout: float, attempts: int) -> Any:
+        target = oslo_messaging.Target(topic=AGENT, server=host, version=AGENT_API.version)
+        serializer = ContextSerializer()
+        client = oslo_messaging.get_rpc_client(
+            self._transport, target, timeout=timeout, retry=2, serializer=serializer
+        )
+        return _Wire(client, self._proof)
+
+
+class _Wire:
+    """Has the methods of an agent, as `AgentAPI`, and sends them with one proof."""
+
+    def __init__(self, client: Any, proof: Proof) -> None:
+        self._client, self._proof = client, proof
+
+    def __getattr__(self, method: str) -> Any:
+        def call(context: RequestContext, **arguments: Any) -> Any:
+            return self._client.call(OutgoingContext(context, self._proof), method, **arguments)
+
+        return call
+
 
 #: Their processes: the checker knows adversaries by these names.
 FORGER, REPLAYER = "adversary-1", "adversary-2"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.chaos.checker.judge import BOUND, judge
+from tests.chaos.checker.judge import judge
 from tests.chaos.checker.run import Run
 
 
@@ -14,16 +14,13 @@ def main() -> int:
     """Print the violations of a history. Return 1 if there are any, and 2 if it is no history."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.checker", description=__doc__)
     parser.add_argument("file", type=Path, help="a history, in lines of JSON")
-    parser.add_argument(
-        "--bound", type=float, default=BOUND, help=f"seconds within which a call ends ({BOUND:g})"
-    )
     arguments = parser.parse_args()
     try:
         run = Run.load(arguments.file)
     except (OSError, ValueError) as exc:
         print(exc, file=sys.stderr)
         return 2
-    violations = judge(run, arguments.bound)
+    violations = judge(run)
     for violation in violations:
         print(violation)
     print(

@@ -20,8 +20,7 @@ from tests.chaos.checker.rules import (
     usage,
     waiting,
 )
-from tests.chaos.checker.run import Run
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Run, Violation
 
 #: Seconds within which every call ends, for a `patience` of 1.
 BOUND = 300.0

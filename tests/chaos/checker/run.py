@@ -1,4 +1,4 @@
-"""Run: a history as calls, faults and quiet periods."""
+"""Run: a history as calls, faults and quiet periods. Violation: what a rule finds in it."""
 
 from __future__ import annotations
 
@@ -186,3 +186,18 @@ def rows(document: Any, key: str) -> list[Any]:
     """Return the list of a document: the document itself, or its field."""
     found = document.get(key, []) if isinstance(document, Mapping) else document
     return found if isinstance(found, list) else []
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    """:ivar promise: its name in the architecture, or a sentence. :ivar message: what is wrong.
+    :ivar lines: numbers of lines of the history.
+    """
+
+    promise: str
+    message: str
+    lines: tuple[int, ...]
+
+    def __str__(self) -> str:
+        listed = ", ".join(map(str, self.lines))
+        return f"{self.promise}: {self.message} (lines {listed})"

@@ -1,10 +1,11 @@
-"""The broker: its memory alarm, which lets no client publish."""
+"""The broker: its memory alarm, which lets no client publish, and an expired certificate."""
 
 from __future__ import annotations
 
 from random import Random
 
-from tests.chaos.nemesis.fault import Fault
+from tests.chaos.nemesis.fault import Fault, one_agent
+from tests.chaos.world.broker import TlsRabbitMQ
 from tests.chaos.world.world import World
 from tests.servers import RabbitMQ
 
@@ -32,4 +33,23 @@ def _set(world: World, share: str) -> None:
     server.control("set_vm_memory_high_watermark", share)
 
 
-FAULTS: list[type[Fault]] = [MemoryAlarm]
+class ExpiredCertificate(Fault):
+    """The broker refuses the agent's new connections; those that were open are closed."""
+
+    name = "expired-certificate"
+    family = "certificates"
+
+    @classmethod
+    def applies(cls, world: World) -> bool:
+        return isinstance(world.broker.server, TlsRabbitMQ)
+
+    def begin(self, world: World, random: Random) -> None:
+        self.target = one_agent(world, random)
+        assert isinstance(world.broker.server, TlsRabbitMQ)
+        world.broker.server.expire(self.target)
+        world.link(self.target, "broker").reset()
+
+    def end(self, world: World) -> None:
+        assert isinstance(world.broker.server, TlsRabbitMQ)
+        if self.target:
+            world.broker.server.renew(self.target)

@@ -1,4 +1,4 @@
-"""The database: full, read-only, slow, hung, or without a free connection."""
+"""The database: full, read-only, slow, hung, without a free connection, or failing over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pymysql
 from sqlalchemy import Connection, create_engine, text
 
 from tests.chaos.nemesis.fault import Fault, one_agent
-from tests.chaos.world.replica import configure
+from tests.chaos.world.mariadb_replica import LoggingMariaDB, MariaDBReplica
+from tests.chaos.world.part import ServerPart
+from tests.chaos.world.replica import Replica, configure
 from tests.chaos.world.world import World
 from tests.servers import MariaDB, PostgreSQL
 
@@ -186,11 +188,44 @@ class DiskFull(Fault):
             world.database.process.ensure_running()
 
 
-FAULTS: list[type[Fault]] = [
-    ReadOnly,
-    SlowCommits,
-    HungCommits,
-    LockedTables,
-    NoFreeConnection,
-    DiskFull,
-]
+class Failover(Fault):
+    """The server is killed while it is written to; a replica, without which it acknowledged
+    nothing, is promoted at the end. Nothing that was acknowledged is lost.
+    """
+
+    name = "failover"
+    family = FAMILY
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._replica: Replica | MariaDBReplica | None = None
+
+    @classmethod
+    def applies(cls, world: World) -> bool:
+        return world.database is not None
+
+    def begin(self, world: World, random: Random) -> None:
+        assert world.database is not None
+        primary = world.database.server
+        self.target = world.database_kind
+        replica = _replica(primary)
+        world.add_replica(replica)
+        replica.follow()
+        self._replica = replica
+        self.details |= {"from": primary.port, "to": replica.port}
+        world.database.process.kill()
+
+    def end(self, world: World) -> None:
+        assert world.database is not None
+        if self._replica is None:
+            world.database.process.start()
+            return
+        self._replica.promote()
+        world.replace_database(ServerPart(self._replica))
+
+
+def _replica(primary: Any) -> Replica | MariaDBReplica:
+    if isinstance(primary, PostgreSQL):
+        return Replica(primary)
+    assert isinstance(primary, LoggingMariaDB)
+    return MariaDBReplica(primary)

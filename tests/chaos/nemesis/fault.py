@@ -13,6 +13,10 @@ RESTORED = "restored"  # claims later than the copy may be missing, if the agent
 POWERLESS = "powerless"  # the domains that ran on the target before do not run
 
 
+#: Every fault that has a name, by it.
+FAULTS: dict[str, type[Fault]] = {}
+
+
 class NotYet(Exception):
     """A fault cannot end while another one goes on; the message says why."""
 
@@ -31,6 +35,10 @@ class Fault(ABC):
     name: ClassVar[str]
     family: ClassVar[str]
     excludes: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            FAULTS[cls.name] = cls
 
     def __init__(self) -> None:
         self.target = ""

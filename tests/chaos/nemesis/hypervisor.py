@@ -74,6 +74,3 @@ def _alone(file: Path) -> Iterator[None]:
 
 def _away(file: Path) -> Path:
     return file.with_name("host.xml.away")
-
-
-FAULTS: list[type[Fault]] = [HostFault, GarbledHost]

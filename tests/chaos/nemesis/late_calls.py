@@ -167,6 +167,3 @@ class LateAllocation(LateMessage):
 
     name, server = "late-allocation", "placement"
     excludes: ClassVar[frozenset[str]] = frozenset({"link-placement"})
-
-
-FAULTS: list[type[Fault]] = [LateOrder, LateBrokerCall, LateAllocation]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.chaos.history import History
+from tests.chaos.nemesis import FAULTS
 from tests.chaos.nemesis.fault import Fault, NotYet
-from tests.chaos.nemesis.registry import FAULTS
 from tests.chaos.world.world import World
 
 LOG = logging.getLogger(__name__)

@@ -103,13 +103,7 @@ class Slow(LinkFault):
         link.delay(self.details["seconds"])
 
 
-def _make(base: type[LinkFault], server: str) -> type[Fault]:
-    name = f"{base.__name__.lower()}-link-{server}"
-    return type(name, (base,), {"name": name, "family": f"link-{server}", "server": server})
-
-
-FAULTS: list[type[Fault]] = [
-    _make(base, server)
-    for base in (Cut, Reset, Partition, Slow)
-    for server in ("broker", "database", "placement")
-]
+for _base in (Cut, Reset, Partition, Slow):
+    for _server in ("broker", "database", "placement"):
+        _name = f"{_base.__name__.lower()}-link-{_server}"
+        type(_name, (_base,), {"name": _name, "family": f"link-{_server}", "server": _server})

@@ -59,15 +59,12 @@ def _retarget(world: World, port: int) -> None:
             link.retarget(port)
 
 
-def _make(word: str, spoiling: Spoiling) -> type[Fault]:
-    name = f"{word}-placement"
-    return type(name, (PlacementFault,), {"name": name, "spoiling": spoiling})
-
-
-FAULTS: list[type[Fault]] = [
-    _make("conflicting", Spoiling.CONFLICT),
-    _make("failing", Spoiling.ERROR),
-    _make("wrong", Spoiling.NONSENSE),
-    _make("hanging", Spoiling.HANGING),
-    _make("unanswering", Spoiling.UNANSWERED),
-]
+for _word, _spoiling in (
+    ("conflicting", Spoiling.CONFLICT),
+    ("failing", Spoiling.ERROR),
+    ("wrong", Spoiling.NONSENSE),
+    ("hanging", Spoiling.HANGING),
+    ("unanswering", Spoiling.UNANSWERED),
+):
+    _name = f"{_word}-placement"
+    type(_name, (PlacementFault,), {"name": _name, "spoiling": _spoiling})

@@ -76,6 +76,3 @@ class Reboot(PowerFault):
         # The answer to this command must come before the reboot.
         later = "sleep 2 && systemctl reboot"
         host.output("systemd-run", "--quiet", "--no-block", "sh", "-c", later)
-
-
-FAULTS: list[type[Fault]] = [PowerLoss, Reboot]

@@ -74,15 +74,9 @@ def parts_named(world: World, part: str) -> Mapping[str, Part]:
     return {part: server} if server is not None else {}
 
 
-def _make(base: type[ProcessFault], part: str) -> type[Fault]:
-    name = f"{base.__name__.lower()}-{part}"
-    return type(name, (base,), {"name": name, "family": part, "part": part})
-
-
-FAULTS: list[type[Fault]] = [
-    _make(base, part)
-    for base in (Kill, Pause, Stop)
-    for part in (
+for _base in (Kill, Pause, Stop):
+    for _part in (
         *("agent", "scheduler", "conductor", "broker", "database", "placement", "libvirtd"),
-    )
-]
+    ):
+        _name = f"{_base.__name__.lower()}-{_part}"
+        type(_name, (_base,), {"name": _name, "family": _part, "part": _part})

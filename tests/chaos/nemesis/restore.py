@@ -116,6 +116,3 @@ def _stored_revision(world: World, host: str, node_uuid: str) -> int:
             return int(connection.execute(query, {"node": node_uuid}).scalar_one())
     finally:
         engine.dispose()
-
-
-FAULTS: list[type[Fault]] = [Restore]

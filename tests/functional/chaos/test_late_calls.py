@@ -5,7 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,10 +22,12 @@ from tests.chaos.nemesis.fault import NotYet
 from tests.chaos.nemesis.late_calls import LateAllocation, LateBrokerCall, LateCall, LateOrder
 from tests.chaos.world.link import Link
 from tests.chaos.world.part import PartProcess
-from tests.functional.chaos.echo import SILENCE, Client, Echo
 from tests.servers.daemon import ROOT, wait_until
 from tests.servers.process import Process
 
+#: Seconds of silence after which nothing is expected any more.
+SILENCE = 0.2
+LOCAL = "127.0.0.1"
 NAME, HOST, UUID = "conductor-1", "host-1", "5f0c3cf5-5a4f-4b0b-8a43-6d6ff8f2a0f1"
 #: Removes a domain from a host when a file is there.
 ORDER = """
@@ -84,6 +90,20 @@ def is_locked(directory: Path) -> bool:
     return False
 
 
+@contextmanager
+def echo() -> Iterator[int]:
+    """Serve one connection, which gets back what it sends. Yield the port."""
+    with socket.create_server((LOCAL, 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection, suppress(OSError):
+                while data := connection.recv(100):
+                    connection.sendall(data)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
 def test_an_order_for_a_guest_is_late(tmp_path: Path):
     host, now = tmp_path / "host.xml", tmp_path / "now"
     simulate(host, Machine(), [domain_xml(UUID, vcpus=1, memory_mb=64)])
@@ -113,21 +133,20 @@ def test_an_order_for_a_guest_is_late(tmp_path: Path):
     ids=["broker", "placement"],
 )
 def test_a_message_is_late(fault: LateCall, read: bytes, call: bytes, tmp_path: Path):
-    echo = Echo(b"")
-    with Link(echo.port) as link:
-        client = Client(link)
+    with echo() as port, Link(port) as link, socket.create_connection((LOCAL, link.port)) as client:
+        client.settimeout(30)
         suspended = Suspended(fault, tmp_path, ["sleep", "600"], link)
         try:
             suspended.begin()
-            client.send(read)
-            assert client.receive() == read
-            client.send(call)
+            client.sendall(read)
+            assert client.recv(100) == read
+            client.sendall(call)
             suspended.wait_suspended()
+            client.settimeout(SILENCE)
             with pytest.raises(TimeoutError):
-                client.receive(SILENCE)
+                client.recv(100)
+            client.settimeout(30)
             suspended.end()
-            assert client.receive() == call
+            assert client.recv(100) == call
         finally:
             suspended.kill()
-            client.close()
-            echo.close()

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from tests.chaos.callers.adversary import REPLAYER
+from tests.chaos.callers.adversary import FORGER, REPLAYER
 from tests.chaos.checker.run import Run
-from tests.chaos.run import Plan
-from tests.chaos.trial import make_trial
+from tests.chaos.run import Plan, make_trial
 from tests.chaos.world.keys import WINDOW
 
 #: Faults from which everything recovers within seconds.
@@ -22,7 +21,9 @@ def test_a_run_with_faults_keeps_every_promise(tmp_path: Path, long: bool):
     assert trial.quiets > 0
     assert trial.faults
     calls = Run.load(tmp_path / "history.jsonl").calls.values()
+    forgeries = [call for call in calls if call.process == FORGER]
     replays = [call for call in calls if call.process == REPLAYER]
+    assert any("not that of the key" in call.error.get("reason", "") for call in forgeries)
     assert any(call.error.get("skew", 0.0) < -WINDOW for call in replays)
 
 

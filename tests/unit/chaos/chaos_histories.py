@@ -8,8 +8,7 @@ import json
 from typing import Any
 
 from tests.chaos.checker.judge import judge
-from tests.chaos.checker.run import Run
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Run, Violation
 from tests.chaos.history import Entry
 
 HOST, NODE, DEVICES = "host-1", "node-1", "devices-1"

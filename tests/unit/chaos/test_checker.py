@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.chaos.history import History
 from tests.support.interpreter import function_calls
 from tests.unit.chaos.chaos_histories import (
     ACTIVE,
@@ -380,27 +376,6 @@ def test_everything_may_take_longer_where_the_run_says_so(spoil, promise):
 
     assert promise in promises(1)
     assert promise not in promises(6)
-
-
-def test_the_command_prints_violations_and_what_is_no_history(tmp_path):
-    def run(path):
-        command = [sys.executable, "-m", "tests.chaos.checker", path]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    with History(tmp_path / "good") as history:
-        history.quiet()
-    with History(tmp_path / "bad") as history:
-        call = history.invoke("adversary-1", HOST, "ping", {})
-        history.ok("adversary-1", call, {})
-    (tmp_path / "none").write_text('{"t": 1, "type": "observed"}\n')
-    assert run(tmp_path / "good").returncode == 0
-    bad = run(tmp_path / "bad")
-    assert (bad.returncode, "ping of adversary-1 was served (lines 1, 2)" in bad.stdout) == (
-        1,
-        True,
-    )
-    none = run(tmp_path / "none")
-    assert (none.returncode, "line 1" in none.stderr) == (2, True)
 
 
 def test_the_work_for_a_history_grows_as_its_length():

@@ -1,8 +1,6 @@
-"""Histories: what is written is read, by many threads, and after a crash."""
+"""Histories: what is written is read, also after a crash."""
 
 from __future__ import annotations
-
-import threading
 
 import pytest
 
@@ -25,39 +23,6 @@ def test_entries_are_read_as_they_were_written(tmp_path):
     assert entries[0]["call"] == entries[1]["call"] == call
     assert entries[0]["operation_id"] == "o"
     assert [entry["t"] for entry in entries] == sorted(entry["t"] for entry in entries)
-
-
-def test_a_file_has_the_history_of_one_run(tmp_path):
-    with History(tmp_path / "h") as history:
-        history.quiet()
-    with pytest.raises(FileExistsError, match="h"):
-        History(tmp_path / "h")
-    assert len(list(read(tmp_path / "h"))) == 1
-
-
-def test_an_observation_of_an_unknown_thing_is_refused(tmp_path):
-    with History(tmp_path / "h") as history, pytest.raises(ValueError, match="'nodes'; it must be"):
-        history.observed("nodes", "host-1", [])
-
-
-def test_threads_do_not_mix_their_lines_and_calls(tmp_path):
-    history = History(tmp_path / "h")
-
-    def write(process: str) -> None:
-        for _ in range(200):
-            call = history.invoke(process, "host-1", "ping", {"text": "x" * 5000})
-            history.fail(process, call, {"type": "TrackerBusy"})
-
-    threads = [threading.Thread(target=write, args=(f"caller-{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    history.close()
-    entries = list(read(tmp_path / "h"))
-    calls = [entry["call"] for entry in entries if entry["type"] == "invoke"]
-    assert len(entries) == 1600
-    assert len(set(calls)) == 800
 
 
 def test_a_torn_last_line_is_left_out_and_a_torn_line_before_it_is_an_error(tmp_path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.chaos.checker.claims import Claims
-from tests.chaos.checker.run import ADVERSARY, Run
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import ADVERSARY, Run, Violation
 
 PROMISE = "Trust, only callers that prove who they are are served"
 

@@ -10,8 +10,7 @@ from tests.chaos.checker import documents
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
 from tests.chaos.checker.rules.usage import domains_of
-from tests.chaos.checker.run import Period, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Period, Run, Violation, rows
 
 PLACEMENT = "Placement converges"
 SCHEDULER = "The scheduler's view converges"

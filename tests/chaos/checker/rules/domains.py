@@ -14,8 +14,7 @@ from math import inf
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
 from tests.chaos.checker.rules.usage import domains_of
-from tests.chaos.checker.run import DomainAction, Period, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import DomainAction, Period, Run, Violation, rows
 
 PROMISE = "P1, no domain is lost or runs twice"
 DEVICES = "P6, a device is in one domain at a time"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.chaos.checker.claims import Claims
-from tests.chaos.checker.run import Observed, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Observed, Run, Violation, rows
 
 PROMISE = "P2, the events of a node are its claims"
 #: Fields of an event of a claim that are those of the claim.

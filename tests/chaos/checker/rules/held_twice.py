@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from tests.chaos.checker import documents
 from tests.chaos.checker.claims import Claim, Claims
 from tests.chaos.checker.documents import Document, Unit
-from tests.chaos.checker.run import Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Run, Violation, rows
 
 PROMISE = "P6, a unit is held by one owner at a time"
 CAPACITY = "P6, claims stay within the capacity"

@@ -9,8 +9,7 @@ from typing import Any
 
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
-from tests.chaos.checker.run import Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Run, Violation, rows
 
 PROMISE = "P2, the history of a claim is complete"
 #: Fields of a claim that its history records.

@@ -8,8 +8,7 @@ from tests.chaos.checker import documents
 from tests.chaos.checker.claims import ACTIVATING, Claim, Claims
 from tests.chaos.checker.endings import owner_of
 from tests.chaos.checker.rules.usage import domains_of
-from tests.chaos.checker.run import Period, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Period, Run, Violation, rows
 
 PROMISE = "P4, a lapsed lease ends its claim"
 #: Seconds within which an agent has recovered from a fault, and has audited its host, for a

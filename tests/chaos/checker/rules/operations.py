@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tests.chaos.checker import documents
 from tests.chaos.checker.claims import Claim, Claims
 from tests.chaos.checker.documents import Document
-from tests.chaos.checker.run import Call, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Call, Run, Violation, rows
 
 PROMISE = "P12, an operation id has one effect"
 ONE_CLAIM = "P6, an owner has one claim for its guest, and one more during a move"

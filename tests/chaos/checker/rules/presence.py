@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tests.chaos.checker.claims import Claim, Claims
 from tests.chaos.checker.documents import Document
-from tests.chaos.checker.run import Call, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Call, Run, Violation, rows
 
 DURABLE = "P1, an acknowledged claim is held until its own end"
 RELEASED = "P7, a release is complete"

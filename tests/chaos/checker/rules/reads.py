@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.chaos.checker.claims import Claims
-from tests.chaos.checker.run import ADVERSARY, Call, Run
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import ADVERSARY, Call, Run, Violation
 
 PROMISE = "Durable before visible, no read goes backwards"
 READS = frozenset(

@@ -10,8 +10,7 @@ from typing import Any
 
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
-from tests.chaos.checker.run import Period, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Period, Run, Violation, rows
 
 PROMISE = "a server has one guest, one claim and one allocation"
 #: What a flavor allocates, by the field that has it.

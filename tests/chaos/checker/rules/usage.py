@@ -9,8 +9,7 @@ from typing import Any
 from tests.chaos.checker import documents
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
-from tests.chaos.checker.run import Period, Run, rows
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Period, Run, Violation, rows
 
 PROMISE = "Usage is the sum of claims and domains"
 ROWS = "P6, the rows of units are those of the claims"

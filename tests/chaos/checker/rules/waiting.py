@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.chaos.checker.claims import Claims
-from tests.chaos.checker.run import Run
-from tests.chaos.checker.violation import Violation
+from tests.chaos.checker.run import Run, Violation
 
 PROMISE = "P5, nothing waits for ever"
 #: So many requests for claims are not all refused by a host that works.
