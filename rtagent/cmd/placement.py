@@ -25,7 +25,7 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.placement.diff import Difference, differences
 from rtagent.placement.layout import Layout, Quantities
 from rtagent.placement.loading import load, not_configured
-from rtagent.placement.ownership import Ownership, OwnershipFile, obsolete_providers
+from rtagent.placement.ownership import Ownership, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.reshape import Reshape, ReshapeRefusal
 from rtagent.placement.synchroniser import read_provider
@@ -51,7 +51,7 @@ class PlacementDiff(List):
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
         api = placement_api(client)
-        ownership: Ownership = OwnershipFile(client.settings.default.state_path)
+        ownership = Ownership(client.settings.default.state_path)
         state = node_state(client, parsed_args.node)
         tree_ = wanted_tree(client, state)
         if state.node.host == client.settings.default.host:
@@ -81,7 +81,7 @@ class PlacementShow(Show):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
-        api, ownership = placement_api(client), OwnershipFile(client.settings.default.state_path)
+        api, ownership = placement_api(client), Ownership(client.settings.default.state_path)
         state = node_state(client, parsed_args.node)
         root = wanted_tree(client, state).providers[0]
         current = read_provider(api, root)
@@ -154,7 +154,7 @@ class PlacementReshape(List):
             )
         client = self.app.client
         api, state = placement_api(client), node_state(client, parsed_args.node)
-        ownership = OwnershipFile(client.settings.default.state_path)
+        ownership = Ownership(client.settings.default.state_path)
         tree = wanted_tree(client, state)
         found = next_adoption(api, ownership, state, tree)
         state = client.database.adopted(state, found.adoption)

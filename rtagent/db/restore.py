@@ -20,6 +20,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.transaction import Transactions
 from rtagent.errors import RtAgentError, StoreDamaged
+from rtagent.identity.directories import sync_directory
 
 #: The files of an SQLite database, by the ends of their names.
 _ENDS = ("", "-wal", "-shm")
@@ -99,7 +100,7 @@ def restore(
         _own(fresh, target)
         replaced = set_aside(url, now, "replaced")
         fresh.rename(target)
-        _sync(target.parent)
+        sync_directory(target.parent)
     except OSError as error:
         raise RtAgentError(f"{error.filename or fresh}: {error.strerror}") from error
     finally:
@@ -165,11 +166,3 @@ def _own(fresh: Path, target: Path) -> None:
     directory = target.parent.stat()
     if os.geteuid() == 0:
         os.chown(fresh, directory.st_uid, directory.st_gid)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

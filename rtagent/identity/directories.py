@@ -1,4 +1,4 @@
-"""Directories that must be safe from other users of this machine."""
+"""Directories that must be safe from other users of this machine, and files that outlive it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace a file atomically. The content is durable when this returns. :raises OSError:"""
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_directory(path.parent)
 
 
 def open_safe_directory(directory: Path, missing: str) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rtagent.errors import StoreUnavailable
-from rtagent.identity.directories import sync_directory
+from rtagent.identity.directories import write_durably
 from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Position, Stored
 from rtagent.ports import Mark, Reporter
@@ -168,14 +168,9 @@ class FileWitness:
             self._marks.write(mark)
 
     def keep(self, restore: StoreRestore) -> None:
-        fresh = self._restore_path.with_suffix(".new")
+        content = msgspec.json.format(msgspec.json.encode(restore)) + b"\n"
         try:
-            with open(fresh, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(restore)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._restore_path)
-            sync_directory(self._restore_path.parent)
+            write_durably(self._restore_path, content)
         except OSError as exc:
             raise StoreUnavailable(
                 f"{restore}, and {self._restore_path} cannot be written: {exc.strerror}"

@@ -15,14 +15,13 @@ import msgspec
 import os_traits
 from msgspec.structs import replace
 
-from rtagent.errors import PlacementError
 from rtagent.model.base import Value
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PlacementPolicy, Policy
 from rtagent.model.provider_names import provider_name, provider_uuid
-from rtagent.placement.ownership import write_durably
+from rtagent.placement.ownership import write_document
 from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider
 
 NAME = "placement-adopted.json"
@@ -92,10 +91,7 @@ class AdoptionFile:
 
     def write(self, adoption: Adoption) -> None:
         """Replace the file, durably. :raises PlacementError: it cannot be written."""
-        try:
-            write_durably(self._path, msgspec.json.encode(adoption, order="deterministic"))
-        except OSError as exc:
-            raise PlacementError(f"{self._path} cannot be written: {exc.strerror}") from exc
+        write_document(self._path, adoption)
 
 
 class Child(Value, frozen=True, kw_only=True):

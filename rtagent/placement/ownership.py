@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from rtagent.errors import PlacementError
+from rtagent.identity.directories import write_durably
 from rtagent.placement.provider import NO_CONTENTS, Contents, Provider, Tree
 
 NAME = "placement.json"
@@ -26,13 +26,18 @@ _decode = msgspec.json.Decoder(dict[str, OwnedProvider]).decode
 
 
 class Ownership:
-    """What this agent has set, by provider uuid, until the process ends.
+    """What this agent has set, by provider uuid: in a file of the state directory, which only this
+    process writes, or until the process ends.
 
-    :raises PlacementError: by each method of an `OwnershipFile` that cannot be read or written.
+    Format: ``{provider uuid: {"name", "parent", "classes": [...], "traits": [...]}}``.
+
+    :raises PlacementError: by each method: the file cannot be read or written.
     """
 
-    def __init__(self) -> None:
-        self._owned: Mapping[str, OwnedProvider] = {}
+    def __init__(self, state_path: str | Path | None = None) -> None:
+        """:param state_path: None: nothing is recorded."""
+        self._path = None if state_path is None else Path(state_path) / NAME
+        self._owned: Mapping[str, OwnedProvider] | None = None
 
     def of(self, uuid: str) -> Contents:
         """Return what this agent has set on a provider."""
@@ -71,46 +76,34 @@ class Ownership:
         return copied
 
     def _all(self) -> Mapping[str, OwnedProvider]:
+        if self._owned is None:
+            self._owned = {} if self._path is None else _read(self._path)
         return self._owned
 
     def _replace(self, owned: Mapping[str, OwnedProvider]) -> None:
+        if self._path is not None:
+            write_document(self._path, owned)
         self._owned = owned
 
 
-class OwnershipFile(Ownership):
-    """An `Ownership` in a file of the state directory, which only this process writes.
+def _read(path: Path) -> Mapping[str, OwnedProvider]:
+    try:
+        return _decode(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as exc:
+        raise PlacementError(
+            f"{path} cannot be read: {exc}. Remove the file; traits that this agent has set and"
+            " that are no longer true then stay in Placement until an operator removes them"
+        ) from exc
 
-    Format: ``{provider uuid: {"name", "parent", "classes": [...], "traits": [...]}}``.
-    """
 
-    def __init__(self, state_path: str | Path) -> None:
-        super().__init__()
-        self._path = Path(state_path) / NAME
-        self._read = False
-
-    def _all(self) -> Mapping[str, OwnedProvider]:
-        if not self._read:
-            self._owned, self._read = self._load(), True
-        return self._owned
-
-    def _replace(self, owned: Mapping[str, OwnedProvider]) -> None:
-        try:
-            write_durably(self._path, msgspec.json.encode(owned, order="deterministic"))
-        except OSError as exc:
-            raise PlacementError(f"{self._path} cannot be written: {exc.strerror}") from exc
-        self._owned = owned
-
-    def _load(self) -> Mapping[str, OwnedProvider]:
-        try:
-            return _decode(self._path.read_bytes())
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError) as exc:
-            raise PlacementError(
-                f"{self._path} cannot be read: {exc}. Remove the file; traits that this agent has"
-                " set and that are no longer true then stay in Placement until an operator removes"
-                " them"
-            ) from exc
+def write_document(path: Path, document: object) -> None:
+    """Replace a file of the state directory, durably. :raises PlacementError: it is not written."""
+    try:
+        write_durably(path, msgspec.json.encode(document, order="deterministic"))
+    except OSError as exc:
+        raise PlacementError(f"{path} cannot be written: {exc.strerror}") from exc
 
 
 def obsolete_providers(ownership: Ownership, tree: Tree) -> tuple[Provider, ...]:
@@ -121,18 +114,3 @@ def obsolete_providers(ownership: Ownership, tree: Tree) -> tuple[Provider, ...]
     wanted = {provider.uuid for provider in tree.providers}
     created = ownership.children(tree.providers[0].uuid)
     return tuple(replace(child, obsolete=True) for child in created if child.uuid not in wanted)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace a file atomically. The content is durable when this returns."""
-    draft = path.with_suffix(".new")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -17,7 +17,7 @@ from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.placement.takeover import Takeover
 from rtagent.service.admission import Admission
@@ -56,7 +56,7 @@ class Publisher:
         self._admission, self._heartbeat = admission, heartbeat
         self._unclaimed: Mapping[str, Mapping[str, int]] = {}
         state_path = context.settings.current.default.state_path
-        self._ownership = OwnershipFile(state_path)
+        self._ownership = Ownership(state_path)
         self._takeover = Takeover(
             api,
             self._ownership,

@@ -17,7 +17,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from tests.servers import Placement
 from tests.servers.placement import Request
@@ -57,7 +57,7 @@ class MirroredNode:
         mirror = RunningMirror(
             self.client(timeout),
             self.wanted,
-            OwnershipFile(self.state_path),
+            Ownership(self.state_path),
             SystemClock(),
             refresh=lambda: self.refresh,
         )

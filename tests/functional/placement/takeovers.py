@@ -17,7 +17,7 @@ from rtagent.model.policy import PciPolicy
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.takeover import Takeover
 from rtagent.telemetry.telemetry import Telemetry
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
@@ -173,7 +173,7 @@ class Agent:
         connection = FaultyAdapter(keystone, at, fault)
         api, file = HttpPlacement(connection), AdoptionFile(self.node.state_path)
         self.put_in_force(file.read(self.node.uuid))
-        ownership = OwnershipFile(self.node.state_path)
+        ownership = Ownership(self.node.state_path)
         takeover = Takeover(
             api, ownership, file, lambda: self.state, self.node.wanted, self.put_in_force
         )

@@ -18,7 +18,7 @@ from rtagent.model.policy import PlacementPolicy
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.schedule import LAST_RETRY
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.published_host import offered
@@ -53,7 +53,7 @@ class PushedNode(MirroredNode):
         auth = token_endpoint.Token(self.relay.url, self.server.token)
         keystone = session.Session(auth=auth, timeout=TIMEOUT)
         client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
-        ownership = OwnershipFile(self.state_path)
+        ownership = Ownership(self.state_path)
         self.mirror = PlacementMirror(client, self.wanted, ownership, self.clock)
         self.mirror.wake()
 

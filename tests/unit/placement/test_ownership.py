@@ -4,22 +4,22 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.ownership import NAME, Ownership, OwnershipFile, obsolete_providers
+from rtagent.placement.ownership import NAME, Ownership, obsolete_providers
 from tests.unit.placement.values import contents, provider, record, tree
 
 OWN = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
 
 
 def test_ownership_survives_a_restart(tmp_path):
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
-    OwnershipFile(tmp_path).remember(provider(uuid="u2"), contents({"DISK_GB"}))
-    assert OwnershipFile(tmp_path).of("u1") == OWN
-    assert OwnershipFile(tmp_path).of("u2") == contents({"DISK_GB"})
+    Ownership(tmp_path).remember(provider(uuid="u1"), OWN)
+    Ownership(tmp_path).remember(provider(uuid="u2"), contents({"DISK_GB"}))
+    assert Ownership(tmp_path).of("u1") == OWN
+    assert Ownership(tmp_path).of("u2") == contents({"DISK_GB"})
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_the_last_record_counts(tmp_path, kind):
-    ownership = OwnershipFile(tmp_path) if kind == "file" else Ownership()
+    ownership = Ownership(tmp_path) if kind == "file" else Ownership()
     assert ownership.of("u1") == contents()
     ownership.remember(provider(uuid="u1"), OWN)
     ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))
@@ -27,7 +27,7 @@ def test_the_last_record_counts(tmp_path, kind):
 
 
 def test_an_unchanged_record_is_not_written(tmp_path):
-    ownership = OwnershipFile(tmp_path)
+    ownership = Ownership(tmp_path)
     ownership.remember(provider(uuid="u1"), OWN)
     (tmp_path / NAME).unlink()
     ownership.remember(provider(uuid="u1"), OWN)
@@ -35,19 +35,19 @@ def test_an_unchanged_record_is_not_written(tmp_path):
 
 
 def test_the_file_is_replaced_atomically(tmp_path):
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
+    Ownership(tmp_path).remember(provider(uuid="u1"), OWN)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
 def test_an_unreadable_file_is_named_and_kept(tmp_path):
     (tmp_path / NAME).write_text("{broken")
     with pytest.raises(PlacementError, match=f"{tmp_path}/{NAME} cannot be read"):
-        OwnershipFile(tmp_path).of("u1")
+        Ownership(tmp_path).of("u1")
     assert (tmp_path / NAME).read_text() == "{broken"
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    ownership = OwnershipFile(tmp_path / "missing")
+    ownership = Ownership(tmp_path / "missing")
     with pytest.raises(PlacementError, match=r"placement\.json cannot be written: No such file"):
         ownership.remember(provider(uuid="u1"), OWN)
     assert ownership.of("u1") == contents()
@@ -55,21 +55,21 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 
 def test_created_children_are_known_after_a_restart(tmp_path):
     child = provider({"VGPU": record(1)}, {"CUSTOM_A"}, uuid="u2", name="gpu", parent="u1")
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
-    OwnershipFile(tmp_path).remember(child, OWN)
-    OwnershipFile(tmp_path).remember(provider(uuid="u3", parent="other"), OWN)
+    Ownership(tmp_path).remember(provider(uuid="u1"), OWN)
+    Ownership(tmp_path).remember(child, OWN)
+    Ownership(tmp_path).remember(provider(uuid="u3", parent="other"), OWN)
     bare = provider(uuid="u2", name="gpu", parent="u1")
-    assert OwnershipFile(tmp_path).children("u1") == (bare,)
-    assert obsolete_providers(OwnershipFile(tmp_path), tree(provider(uuid="u1"), child)) == ()
-    assert obsolete_providers(OwnershipFile(tmp_path), tree(provider(uuid="u1"))) == (
+    assert Ownership(tmp_path).children("u1") == (bare,)
+    assert obsolete_providers(Ownership(tmp_path), tree(provider(uuid="u1"), child)) == ()
+    assert obsolete_providers(Ownership(tmp_path), tree(provider(uuid="u1"))) == (
         replace(bare, obsolete=True),
     )
 
 
 def test_a_forgotten_provider_is_no_longer_owned(tmp_path):
-    ownership = OwnershipFile(tmp_path)
+    ownership = Ownership(tmp_path)
     ownership.remember(provider(uuid="u2", parent="u1"), OWN)
     ownership.forget("u2")
     ownership.forget("u2")
-    assert OwnershipFile(tmp_path).children("u1") == ()
-    assert OwnershipFile(tmp_path).of("u2") == contents()
+    assert Ownership(tmp_path).children("u1") == ()
+    assert Ownership(tmp_path).of("u2") == contents()

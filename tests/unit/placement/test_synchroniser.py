@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.placement.ownership import Ownership, OwnershipFile
+from rtagent.placement.ownership import Ownership
 from rtagent.placement.synchroniser import ATTEMPTS, PassResult, Synchroniser
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.placement import MemoryPlacement
@@ -416,7 +416,7 @@ def test_a_parent_deleted_by_another_client_is_created_again(setup):
 
 def test_unreadable_ownership_is_one_problem(setup, tmp_path):
     (tmp_path / "placement.json").write_text("{broken")
-    setup.ownership = OwnershipFile(tmp_path)
+    setup.ownership = Ownership(tmp_path)
     setup.restart()
     (problem,) = setup.sync(WITH_GPU)[0].problems
     assert "placement.json cannot be read" in problem.message
