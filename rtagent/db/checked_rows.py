@@ -30,7 +30,7 @@ DIGEST = "row_digest"
 MISMATCH = "digest"
 
 #: The largest quantity that is accepted from a damaged row.
-CREDIBLE = 2**48
+_CREDIBLE = 2**48
 
 #: In place of a time that cannot be read.
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +47,11 @@ class CheckedRow(Value, frozen=True, kw_only=True):
 
     values: Mapping[str, Any]
     faults: tuple[str, ...] = ()
+
+
+def credible(quantity: int | None) -> int:
+    """Return a quantity of a damaged row; 0 for one that nothing can have."""
+    return quantity if quantity is not None and 0 <= quantity <= _CREDIBLE else 0
 
 
 def with_undecodable(faults: Iterable[str], name: str, error: Exception) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.db.checked_rows import CREDIBLE, LONG_AGO
+from rtagent.db.checked_rows import LONG_AGO, credible
 from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment, quantity_of_unit
 from rtagent.model.claim import (
     ACTIVE,
@@ -58,7 +58,7 @@ def salvaged(
     state = columns["state"] if columns["state"] in LIVE_STATES else ACTIVE
     if state == INCOMING and columns["migration_uuid"] is None:  # an incoming claim has a move
         state = ACTIVE
-    last_change = _quantity(columns["revision"])
+    last_change = credible(columns["revision"])
     kind = columns["kind"] if columns["kind"] in _CLAIM_TYPES else BUILD
     return Claim(
         host=node.host,
@@ -124,12 +124,7 @@ def _quantities(columns: Mapping[str, Any], parts: Mapping[str, Any], kind: str)
             "disk_mb": disk_gb * MB_IN_GB + flavor.swap,
         }
     names = ("vcpus", "pcpus", "memory_mb", "disk_mb")
-    return {name: max(_quantity(columns[name]), asked.get(name, 0)) for name in names}
-
-
-def _quantity(value: int | None) -> int:
-    """Return a quantity that a claim can have; 0 for one that it cannot."""
-    return value if value is not None and 0 <= value <= CREDIBLE else 0
+    return {name: max(credible(columns[name]), asked.get(name, 0)) for name in names}
 
 
 def _without_cpus(assignment: Assignment | None, taken: Set[Unit]) -> Assignment | None:

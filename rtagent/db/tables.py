@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import Connection, select
 
-from rtagent.db.checked_rows import CREDIBLE, LONG_AGO, MISMATCH, CheckedRow
+from rtagent.db.checked_rows import LONG_AGO, MISMATCH, CheckedRow, credible
 from rtagent.db.keyed_table import KeyedTable
 from rtagent.db.schema import (
     allocation_outbox,
@@ -47,14 +47,10 @@ def _domain(row: CheckedRow) -> DomainUsage:
         domain_uuid=values["domain_uuid"],
         name=values["name"] or "",
         active=values["active"] is not False or MISMATCH in row.faults,
-        vcpus=_quantity(values["vcpus"]),
-        memory_mb=_quantity(values["memory_mb"]),
+        vcpus=credible(values["vcpus"]),
+        memory_mb=credible(values["memory_mb"]),
         occupancy=replace(values["occupancy"] or Occupancy(), unknown=EVERY_KIND),
     )
-
-
-def _quantity(value: int | None) -> int:
-    return value if value is not None and 0 <= value <= CREDIBLE else 0
 
 
 def _migration(row: CheckedRow) -> Migration:

@@ -12,7 +12,6 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.allocation.requirements import local_disk_mb
 from rtagent.errors import (
     ClaimConflict,
     InvariantViolated,
@@ -22,7 +21,7 @@ from rtagent.errors import (
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.moves.context import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
-from rtagent.lifecycle.placed_guests import placed, requirements_of
+from rtagent.lifecycle.placed_guests import isolated, placed, requirements_of, usage_of
 from rtagent.lifecycle.stated_units import (
     completed_device,
     completed_resource,
@@ -40,9 +39,7 @@ from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE,
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
-from rtagent.model.usage import NOTHING, Usage
-from rtagent.numa.cpu_policies import ISOLATE
-from rtagent.numa.host_cpus import with_idle_siblings
+from rtagent.model.usage import NOTHING
 
 #: The action of the event with which the claim's history begins.
 ACTION = "adopt"
@@ -146,7 +143,9 @@ def _blocking(state: NodeState, request: AdoptRequest) -> Claim | None:
 
 def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -> Claim:
     assignment = _assignment(state, request)
-    usage = NOTHING if request.attached else _usage(request, assignment or Assignment())
+    usage = NOTHING
+    if not request.attached:
+        usage = usage_of(request.instance, assignment or Assignment())
     build = BuildRequest(instance=request.instance)
     claim = new_claim(state, call, now, build, usage, active=True)
     facts = None if request.attached else request.migration
@@ -176,17 +175,6 @@ def _kind(state: NodeState, request: AdoptRequest) -> str:
     return request.migration.migration_type
 
 
-def _usage(request: AdoptRequest, assignment: Assignment) -> Usage:
-    flavor = request.instance.flavor
-    dedicated = sum(len(cell.cpu_pinning) for cell in assignment.cells)
-    return Usage(
-        vcpus=max(0, flavor.vcpus - dedicated),
-        pcpus=assignment.pcpus,
-        memory_mb=flavor.memory_mb,
-        disk_mb=local_disk_mb(request.instance),
-    )
-
-
 def _assignment(state: NodeState, request: AdoptRequest) -> Assignment | None:
     """Return what the guest is assigned, with idle thread siblings if its flavor isolates it and
     the request names none.
@@ -195,11 +183,7 @@ def _assignment(state: NodeState, request: AdoptRequest) -> Assignment | None:
         return None
     required = requirements_of(request.instance.flavor, request.instance.image)
     assignment = placed(state, required, request.numa_topology)
-    if assignment.kept or required.cpu_thread_policy != ISOLATE:
-        return assignment
-    assert state.topology is not None
-    in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
-    return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
+    return assignment if assignment.kept else isolated(state, required, assignment)
 
 
 def _records(

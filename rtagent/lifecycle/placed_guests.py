@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from rtagent.allocation.kept_views import host_for_new_owners
+from rtagent.allocation.requirements import local_disk_mb
 from rtagent.errors import InvalidFlavor
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import transition
@@ -17,8 +18,11 @@ from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
-from rtagent.model.request import Flavor, Image
+from rtagent.model.request import Flavor, Image, Instance
+from rtagent.model.usage import Usage
+from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.fit import completed
+from rtagent.numa.host_cpus import with_idle_siblings
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 
 
@@ -43,6 +47,29 @@ def requirements_of(flavor: Flavor, image: Image) -> NumaRequirements:
         )
     except InvalidFlavor:
         return numa_requirements(flavor.vcpus, flavor.memory_mb, {}, {})
+
+
+def isolated(state: NodeState, required: NumaRequirements, assignment: Assignment) -> Assignment:
+    """Return the assignment of a guest that is here, with idle thread siblings if it requires them.
+
+    :param state: of a host that was observed.
+    """
+    if required.cpu_thread_policy != ISOLATE:
+        return assignment
+    assert state.topology is not None
+    in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
+    return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
+
+
+def usage_of(instance: Instance, assignment: Assignment) -> Usage:
+    """Return what a guest that is here uses of the host as a whole."""
+    dedicated = sum(len(cell.cpu_pinning) for cell in assignment.cells)
+    return Usage(
+        vcpus=max(0, instance.flavor.vcpus - dedicated),
+        pcpus=assignment.pcpus,
+        memory_mb=instance.flavor.memory_mb,
+        disk_mb=local_disk_mb(instance),
+    )
 
 
 def follow_configuration(state: NodeState, call: Call, now: datetime) -> Granted:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.model.consumers import INSTANCE
+from rtagent.model.consumers import Parts
 from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
-from rtagent.placement.consumers import ATTEMPTS, INTERRUPTED, NO_IDENTITY
+from rtagent.placement.consumers import (
+    ATTEMPTS,
+    INTERRUPTED,
+    NO_IDENTITY,
+    ConsumerRecord,
+    read_record,
+)
 from rtagent.placement.loading import ThreadClient
 from rtagent.placement.shared_requests import HOLD, SharedRequests
 from rtagent.scheduler.errors import ConsumerHasAllocations
@@ -77,17 +86,18 @@ class PlacementCandidates:
         :raises PlacementError: it does not answer, or refuses them. If it does not answer, it may
             have written them: they are removed, if that is possible.
         """
+        new = _new(request)
         must_read = request.existing == ADD or request.generation
-        before = self._read(request) if must_read else _NOTHING
-        generation = before.get("consumer_generation")
+        before = self._read(request, new) if must_read else new
         for _ in range(ATTEMPTS):
-            body = _body(request, before, generation)
+            after = replace(new, allocations=_allocated(request, before))
             written = Written(
                 consumer_uuid=request.consumer_uuid,
-                before=before,
-                allocations=body["allocations"],
-                generation=(generation or 0) + 1,
+                before=before.allocations,
+                allocations=after.allocations,
+                generation=(before.generation or 0) + 1,
             )
+            body = {**after.body(before.generation), "mappings": request.mappings}
             try:
                 self._write((request.consumer_uuid, body))
                 return written
@@ -99,8 +109,9 @@ class PlacementCandidates:
                 if error.kwargs.get("code") != CONCURRENT_UPDATE:
                     raise
                 conflict = error
-            before = self._read(request)
-            generation = before.get("consumer_generation", _other(generation))
+            # The other generation that a consumer without allocations may have.
+            other = INTERRUPTED if before.generation is None else None
+            before = self._read(request, replace(new, generation=other))
         raise conflict
 
     def _write(self, write: _Write) -> None:
@@ -130,74 +141,36 @@ class PlacementCandidates:
 
         :raises PlacementError:
         """
-        uuid, before = written.consumer_uuid, written.before
-        now = self._local.api.consumer(uuid)
-        generation = now.get("consumer_generation")
+        uuid = written.consumer_uuid
+        now = read_record(self._local.api, uuid)
         # Another caller may have written the same: the request was repeated at another scheduler.
-        if (generation, _resources(now)) != (written.generation, written.allocations):
+        if (now.generation, now.allocations) != (written.generation, written.allocations):
             return
-        body = {
-            "allocations": _resources(before),
-            "project_id": now.get("project_id", NO_IDENTITY),
-            "user_id": now.get("user_id", NO_IDENTITY),
-            "consumer_type": now.get("consumer_type", INSTANCE),
-            "consumer_generation": generation,
-        }
+        body = replace(now, allocations=written.before).body(now.generation)
         try:
             self._local.api.put_consumer(uuid, body)
         except PlacementConflict as error:
             if error.kwargs.get("code") != CONCURRENT_UPDATE:
                 raise
 
-    def _read(self, request: AllocationRequest) -> Mapping[str, Any]:
-        found = self._local.api.consumer(request.consumer_uuid)
-        other = request.generation not in (None, found.get("consumer_generation") or 0)
-        if other or (found["allocations"] and request.existing == NEW):
+    def _read(self, request: AllocationRequest, new: ConsumerRecord) -> ConsumerRecord:
+        record = read_record(self._local.api, request.consumer_uuid, new)
+        other = request.generation not in (None, record.generation or 0)
+        if other or (record.allocations and request.existing == NEW):
             raise ConsumerHasAllocations(consumer_uuid=request.consumer_uuid)
-        return found
+        return record
 
 
-#: A consumer without allocations.
-_NOTHING: Mapping[str, Any] = {"allocations": {}}
+def _new(request: AllocationRequest) -> ConsumerRecord:
+    """Return the consumer of a request, without allocations."""
+    return ConsumerRecord(
+        project_id=request.project_id or NO_IDENTITY, user_id=request.user_id or NO_IDENTITY
+    )
 
 
-def _body(
-    request: AllocationRequest, before: Mapping[str, Any], generation: int | None
-) -> Mapping[str, Any]:
-    allocations = {
-        uuid: {"resources": dict(part["resources"])} for uuid, part in request.allocations.items()
-    }
-    if request.existing == ADD:
-        allocations = _sum(_resources(before), allocations)
-    return {
-        "allocations": allocations,
-        "mappings": request.mappings,
-        "project_id": request.project_id or NO_IDENTITY,
-        "user_id": request.user_id or NO_IDENTITY,
-        "consumer_type": INSTANCE,
-        "consumer_generation": generation,
-    }
-
-
-def _resources(consumer: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]]:
-    return {
-        uuid: {"resources": dict(part["resources"])}
-        for uuid, part in consumer["allocations"].items()
-    }
-
-
-def _sum(
-    before: Mapping[str, Mapping[str, Mapping[str, int]]],
-    added: Mapping[str, Mapping[str, Mapping[str, int]]],
-) -> dict[str, dict[str, dict[str, int]]]:
-    total = {uuid: {"resources": dict(part["resources"])} for uuid, part in before.items()}
-    for uuid, part in added.items():
-        resources = total.setdefault(uuid, {"resources": {}})["resources"]
-        for name, number in part["resources"].items():
-            resources[name] = resources.get(name, 0) + number
+def _allocated(request: AllocationRequest, before: ConsumerRecord) -> Parts:
+    """Return what the consumer should have."""
+    total = {uuid: Counter(part["resources"]) for uuid, part in request.allocations.items()}
+    for uuid, part in before.allocations.items() if request.existing == ADD else ():
+        total.setdefault(uuid, Counter()).update(part)
     return total
-
-
-def _other(generation: int | None) -> int | None:
-    """Return the other generation that a consumer without allocations may have."""
-    return INTERRUPTED if generation is None else None

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from rtagent.allocation.capacity import shortfalls
-from rtagent.allocation.requirements import local_disk_mb
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import (
     ClaimConflict,
@@ -19,10 +18,11 @@ from rtagent.errors import (
     NodeNotReady,
 )
 from rtagent.lifecycle.new_claim import new_claim
+from rtagent.lifecycle.placed_guests import isolated, usage_of
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Name
 from rtagent.model.change import Call, Event
-from rtagent.model.claim import ACTIVE, Claim
+from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
@@ -30,9 +30,7 @@ from rtagent.model.guest import GuestLayout, ServerMetadata
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.usage import Usage, assignment_usage
-from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.host_cells import page_pools
-from rtagent.numa.host_cpus import with_idle_siblings
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.assigned_resources import resource_users
@@ -263,7 +261,9 @@ def _claim(
     usage, metadata = layout.usage, layout.metadata or ServerMetadata()
     flavor = flavor or Flavor(vcpus=1, memory_mb=1)
     flavor = replace(flavor, vcpus=usage.vcpus, memory_mb=usage.memory_mb)
-    assignment = _assignment(state, layout, _requirements(flavor, metadata))
+    assert state.topology is not None
+    assignment = assignment_of(layout, state.topology, state.policy.numa)
+    assignment = isolated(state, _requirements(flavor, metadata), assignment)
     devices, encryption = devices_of(state, layout, flavor), encryption_of(state, layout)
     instance = Instance(
         uuid=usage.domain_uuid,
@@ -276,32 +276,15 @@ def _claim(
         vm_state=_RUNNING if usage.active else _STOPPED,
         is_volume_backed=metadata.is_volume_backed,
     )
-    dedicated = sum(len(cell.cpu_pinning) for cell in assignment.cells)
-    quantities = Usage(
-        vcpus=usage.vcpus - dedicated,
-        pcpus=assignment.pcpus,
-        memory_mb=usage.memory_mb,
-        disk_mb=local_disk_mb(instance),
-    )
+    quantities, build = usage_of(instance, assignment), BuildRequest(instance=instance)
     return replace(
-        new_claim(state, call, now, BuildRequest(instance=instance), quantities),
-        state=ACTIVE,
-        expires_at=None,
+        new_claim(state, call, now, build, quantities, active=True),
         numa_topology=None if assignment == Assignment() else assignment,
         pci=devices,
         resources=resources_of(state, layout),
         quantities=() if encryption.context is None else (encryption.context,),
         mem_encryption=encryption.encryption,
     )
-
-
-def _assignment(state: NodeState, layout: GuestLayout, required: NumaRequirements) -> Assignment:
-    assert state.topology is not None
-    assignment = assignment_of(layout, state.topology, state.policy.numa)
-    if required.cpu_thread_policy != ISOLATE:
-        return assignment
-    in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
-    return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
 
 
 def _requirements(flavor: Flavor, metadata: ServerMetadata) -> NumaRequirements:

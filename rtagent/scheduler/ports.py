@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from rtagent.model.base import Value
+from rtagent.model.consumers import Parts
 from rtagent.model.request import Allocation, Allocations, ProviderMapping
 from rtagent.scheduler.placement_request import Query
 
@@ -96,13 +97,14 @@ class AllocationRequest(Value, frozen=True, kw_only=True):
 class Written(Value, frozen=True, kw_only=True):
     """Allocations that were written.
 
-    :ivar before: what the consumer had before. :ivar allocations: what it has since.
+    :ivar before: what the consumer had before, by provider and resource class.
+    :ivar allocations: what it has since.
     :ivar generation: of the consumer since.
     """
 
     consumer_uuid: str
-    before: Mapping[str, Any]
-    allocations: Mapping[str, Any]
+    before: Parts
+    allocations: Parts
     generation: int
 
 
