@@ -15,8 +15,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from oslo_config import cfg
-from oslo_log import log
-from oslo_reports import opts as report_opts
 
 from rtagent import __version__
 from rtagent.conf import placement
@@ -63,11 +61,9 @@ def parse(
     :param args: the command line, without the program's name.
     :param cli: options that this program's command line has besides oslo.config's.
     :raises ExceptionGroup: of one `ConfigError`: a file is missing or cannot be parsed, or sets an
-        invalid value for an option of the log.
+        invalid value for an option of the command line, as those of the log are.
     """
     register(conf)
-    log.register_options(conf)
-    report_opts.set_defaults(conf)
     conf.register_cli_opts(cli)
     printed = io.StringIO()
     try:

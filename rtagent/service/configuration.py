@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from oslo_config import cfg
+from oslo_log import log
 
 from rtagent.api.address import parse
 from rtagent.api.guard import Guard
@@ -110,6 +111,7 @@ class Configuration:
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:
         once = self._rules.once
+        log.register_options(conf)
         load.parse(conf, self._args, self._prog, once)
         rule = "may be given on the command line only, or it would apply to every start"
         errors = [

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from oslo_config import cfg
+from oslo_reports import opts
 
 from rtagent.conf.secrets import Secrets
 from rtagent.model.health import Check
@@ -59,6 +60,7 @@ class StateReport:
             ("Health", lambda: map(_health, checks())),
         ]
         self._writing = threading.Lock()
+        opts.set_defaults(conf)
         self._options = conf.oslo_reports
 
     def add(self, title: str, lines: Lines) -> None:

@@ -20,7 +20,7 @@ SERVERS = {
 #: Packages that only some of the other commands use.
 OTHERS = {"asyncio", "cmd2", "cryptography", "eventlet", "jinja2", "jsonschema", "rich", "yaml"}
 #: Packages with which a command reads the configuration.
-CONFIGURATION = {"msgspec", "netaddr", "oslo_config", "oslo_log"}
+CONFIGURATION = {"msgspec", "netaddr", "oslo_config"}
 #: Packages that an agent without signed calls, pages and migrations does not use.
 UNUSED = {
     *("alembic", "bcrypt", "cliff", "cryptography", "jinja2", "jsonschema", "mako", "prettytable"),

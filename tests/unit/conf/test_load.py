@@ -12,7 +12,6 @@ from rtagent.conf import load
         (None, "Failed to find some config files"),
         (b"[x\n", "Failed to parse"),
         (b"\xff\n", "codec can't decode"),
-        (b"[DEFAULT]\nuse_syslog = x\n", "argument --use_syslog: Invalid Boolean value: x"),
     ],
 )
 def test_unreadable_file_is_a_mistake(tmp_path, content, part):

@@ -32,6 +32,18 @@ def test_provider_file_that_changes_during_a_reload_is_not_applied(configuration
         configuration.candidate()
 
 
+def test_invalid_option_of_the_log_is_a_mistake_that_names_the_file(configuration, tmp_path):
+    file = tmp_path / "rtagent.conf"
+    file.write_text(f"{file.read_text()}[DEFAULT]\nuse_syslog = x\n")
+
+    with pytest.raises(ExceptionGroup) as refused:
+        configuration.read()
+
+    [error] = refused.value.exceptions
+    assert "argument --use_syslog: Invalid Boolean value: x" in str(error)
+    assert str(file) in str(error)
+
+
 def test_taking_a_node_over_is_allowed_on_the_command_line_only(configuration, tmp_path):
     file = tmp_path / "rtagent.conf"
     file.write_text(f"{file.read_text()}[DEFAULT]\ntake_over = true\n")
