@@ -30,7 +30,7 @@ The message of an error is made from its ``kwargs``, so it is the same on both s
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class RtAgentError(Exception):
@@ -77,6 +77,11 @@ class RequestError(RtAgentError):
 
 class InvalidRequest(RequestError):
     """The document violates its schema. :ivar kwargs: ``method``; ``errors``: (path, message)."""
+
+    @classmethod
+    def at(cls, method: str, path: str, message: str) -> Self:
+        """Return the refusal of one value of a document."""
+        return cls(method=method, errors=[{"path": path, "message": message}])
 
     @property
     def message(self) -> str:

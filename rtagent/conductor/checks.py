@@ -42,8 +42,7 @@ def checked_identity(uuid: str, name: str) -> Identity:
 def check_reason(method: str, reason: str) -> None:
     """Check that an operator gives a reason. :raises InvalidRequest:"""
     if not reason.strip():
-        mistake = {"path": "$.reason", "message": "must not be empty"}
-        raise InvalidRequest(method=method, errors=[mistake])
+        raise InvalidRequest.at(method, "$.reason", "must not be empty")
 
 
 def check_down(server: Server, outside: Outside) -> None:

@@ -19,15 +19,12 @@ class SchedulerPort(Protocol):
 
         :raises NoValidHost:
         """
-        ...
 
     def is_forced_down(self, host: str) -> bool:
         """Return whether an operator has forced a service host down."""
-        ...
 
     def forget_claim(self, operation_id: str) -> None:
         """Report that no claim will be made with a selection's operation id."""
-        ...
 
 
 class Agents(Protocol):
@@ -39,7 +36,6 @@ class Agents(Protocol):
         :raises AgentUnreachable: there is no answer: the call may have had its effect.
         :raises RtAgentError: the agent's error.
         """
-        ...
 
 
 class Allocations(Protocol):
@@ -50,14 +46,12 @@ class Allocations(Protocol):
 
     def consumer(self, uuid: str) -> Mapping[str, Any]:
         """Return a consumer as Placement's ``GET /allocations/{uuid}`` does."""
-        ...
 
     def write(self, consumers: Mapping[str, Mapping[str, Any]]) -> None:
         """Write consumers as Placement's ``POST /allocations`` does: all or none.
 
         :raises PlacementConflict: too little is left, or a consumer has another generation.
         """
-        ...
 
 
 class Hooks(Protocol):
@@ -71,19 +65,15 @@ class Hooks(Protocol):
 
     def prepare(self, server: Server, host: str) -> None:
         """Make disks and networks ready on a host, before the guest starts there."""
-        ...
 
     def copy(self, server: Server, source: str, dest: str) -> None:
         """Copy the disks of a guest that moves. The guest is stopped."""
-        ...
 
     def save(self, server: Server, host: str) -> None:
         """Save the disks of a server that is shelved, elsewhere than on its host."""
-        ...
 
     def cleanup(self, server: Server, host: str) -> None:
         """Remove what a server has on a host that it is not on any more."""
-        ...
 
 
 class NoHooks:
@@ -119,7 +109,6 @@ class ServerStore(Protocol):
 
         :param seen: the server as it was read; None: it is new.
         """
-        ...
 
     def save(
         self,
@@ -136,33 +125,26 @@ class ServerStore(Protocol):
             A finished one whose server is gone is removed.
         :return: False: the operation has another owner, and nothing was recorded.
         """
-        ...
 
     def beat(self, operation: ServerOperation) -> bool:
         """Increase the beat of an operation. Return False if its owner is another one, or none."""
-        ...
 
     def take(self, operation: ServerOperation, owner: str) -> ServerOperation | None:
         """Become the owner of an operation, unless it changed since it was read. Return it."""
-        ...
 
     def server(self, uuid: str) -> Server | None:
         """Return a server, or None."""
-        ...
 
     def servers(self) -> Sequence[Server]:
         """Return all servers, oldest first."""
-        ...
 
     def operation(self, uuid: str) -> ServerOperation | None:
         """Return an operation, or None."""
-        ...
 
     def operations(
         self, *, server_uuid: str | None = None, running: bool = False
     ) -> Sequence[ServerOperation]:
         """Return operations, oldest first: of a server, or those that are not finished."""
-        ...
 
 
 class Enactor(Protocol):
@@ -186,7 +168,6 @@ class Enactor(Protocol):
 
     def state(self, host: str, server_uuid: str) -> GuestState:
         """Return whether the server's domain is absent, stopped or running on a host."""
-        ...
 
     def define(
         self,
@@ -201,17 +182,14 @@ class Enactor(Protocol):
 
         :param replaced: other claims whose domain is replaced.
         """
-        ...
 
     def start(self, host: str, domain: GuestDomain, check: Callable[[], object]) -> None:
         """Start the domain that `define` defined, with its mediated devices."""
-        ...
 
     def stop(
         self, host: str, server_uuid: str, claims: Collection[str], check: Callable[[], object]
     ) -> None:
         """Stop the domain. The definition stays. :param claims: it is of one of these."""
-        ...
 
     def undefine(
         self, host: str, server_uuid: str, claims: Collection[str], check: Callable[[], object]
@@ -220,7 +198,6 @@ class Enactor(Protocol):
 
         :param claims: it is of one of these.
         """
-        ...
 
     def live_migrate(
         self,
@@ -238,4 +215,3 @@ class Enactor(Protocol):
 
         :param claims: at the source it is of one of these.
         """
-        ...

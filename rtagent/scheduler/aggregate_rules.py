@@ -45,7 +45,7 @@ def check(changed: Aggregate, aggregates: Iterable[Aggregate]) -> None:
     if zone is not None:
         _check_text(f"metadata.{ZONE}", zone)
         if ":" in zone:  # it separates zone, host and node in a request
-            raise _invalid(f"metadata.{ZONE}", "must not have a colon")
+            raise InvalidRequest.at("aggregate", f"metadata.{ZONE}", "must not have a colon")
     for other in aggregates:
         if other.uuid == changed.uuid:
             continue
@@ -98,8 +98,5 @@ def _check_zones(changed: Aggregate, other: Aggregate) -> None:
 
 def _check_text(path: str, text: str) -> None:
     if not text.strip() or text != text.strip():
-        raise _invalid(path, "must not be empty, nor begin or end with a space")
-
-
-def _invalid(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="aggregate", errors=[{"path": path, "message": message}])
+        rule = "must not be empty, nor begin or end with a space"
+        raise InvalidRequest.at("aggregate", path, rule)

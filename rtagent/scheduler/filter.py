@@ -110,5 +110,4 @@ def invalid(path: str, message: str) -> InvalidRequest:
 
     :param path: of the field in the request spec, like ``.scheduler_hints.query``.
     """
-    errors = [{"path": f"$.request_spec{path}", "message": message}]
-    return InvalidRequest(method="select_destinations", errors=errors)
+    return InvalidRequest.at("select_destinations", f"$.request_spec{path}", message)

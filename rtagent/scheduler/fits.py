@@ -92,6 +92,22 @@ class Fits:
             return table
 
 
+class RequirementsOf:
+    """What a request requires under the policies of hosts, computed once for each policy."""
+
+    def __init__(self, build: BuildRequest) -> None:
+        self._build = build
+        # By identity of the policy, which equal hosts share.
+        self._known: dict[int, tuple[Policy, Requirements]] = {}
+
+    def __call__(self, policy: Policy) -> Requirements:
+        """:raises RequestError: the request is invalid under this policy."""
+        known = self._known.get(id(policy))
+        if known is None:
+            known = self._known[id(policy)] = policy, from_request(self._build, policy)
+        return known[1]
+
+
 class RequestFit:
     """The fit of the instances of one request, without allocations in Placement: the agent chooses.
 
@@ -105,8 +121,7 @@ class RequestFit:
         self._table, self._template = table, template
         self._replica_for, self._now = replica_for, now
         self._own: dict[str, _Table] = {}
-        # By identity of the policy, which equal hosts share.
-        self._required: dict[int, tuple[Policy, Requirements]] = {}
+        self._required = RequirementsOf(template.build)
 
     def __call__(self, host: HostState, owner_id: str) -> Verdict:
         """Decide, unless the verdict on this version of the host is known.
@@ -158,14 +173,10 @@ class RequestFit:
         """Return the requirements of a build under a policy; None: it is a move."""
         if self._template.kind != BUILD:
             return None
-        known = self._required.get(id(policy))
-        if known is None:
-            try:
-                required = from_request(self._template.build, policy)
-            except RequestError:
-                return None  # the decision raises it
-            known = self._required[id(policy)] = policy, required
-        return known[1]
+        try:
+            return self._required(policy)
+        except RequestError:
+            return None  # the decision raises it
 
 
 class CandidateFit:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from rtagent.allocation.requirements import Requirements, from_request
 from rtagent.capacity.fleet import HostCount, JudgedHost
 from rtagent.capacity.room import Room, decide, judged, nothing, room
 from rtagent.errors import RequestError
@@ -19,14 +18,13 @@ from rtagent.model.base import Value
 from rtagent.model.claim import BUILD
 from rtagent.model.decision import Granted
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import Policy
 from rtagent.model.server import ACTIVE, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate, claim_template, kind_of
 from rtagent.scheduler.filter import Rejection, Request, invalid
 from rtagent.scheduler.filtered import FIT, PLACEMENT, NamedCheck, refusal_of
 from rtagent.scheduler.filtering import HostFilters
-from rtagent.scheduler.fits import ReplicaFor
+from rtagent.scheduler.fits import ReplicaFor, RequirementsOf
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.placement_request import ENCRYPTION, MEMBER_OF, candidates_query
 from rtagent.scheduler.scheduling_call import ENABLED, PLAIN, Parts
@@ -182,8 +180,7 @@ class Counting:
             spec=asked.spec, instance_uuid=NO_OWNER, alive_since=alive_since, now=_TIME
         )
         self.changing = filters.prepare(self.request).changing
-        # By identity of the policy, which equal hosts share.
-        self._required: dict[int, tuple[Policy, Requirements]] = {}
+        self._required = RequirementsOf(asked.template.build)
 
     def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:
         """Yield the count of each host."""
@@ -205,7 +202,7 @@ class Counting:
             host=host.host, nodename=host.nodename, uuid=host.uuid, refused=fleet_host.refused
         )
         try:
-            required = self._requirements(fleet_host.state.policy)
+            required = self._required(fleet_host.state.policy)
             counted = room(
                 fleet_host.state, self._asked.template.build, required, pause=self._pause
             )
@@ -218,14 +215,6 @@ class Counting:
         except Exception as error:
             why = f"{FIT}: this host cannot be judged: {type(error).__name__}: {error}"
             return replace(count, refused=count.refused or why)
-
-    def _requirements(self, policy: Policy) -> Requirements:
-        """Return what the request needs under a policy. :raises RequestError:"""
-        known = self._required.get(id(policy))
-        if known is None:
-            required = from_request(self._asked.template.build, policy)
-            known = self._required[id(policy)] = policy, required
-        return known[1]
 
     def passing(self, host: HostState, state: NodeState, fits: int) -> tuple[int, str]:
         """Return how many of the builds that fit the filters let pass, and what refuses the next
@@ -250,7 +239,7 @@ class Counting:
         self, host: HostState, state: NodeState, checks: Sequence[NamedCheck], fits: int, limit: str
     ) -> tuple[int, str]:
         """Build one after the other, until one of the checks refuses the host as it is then."""
-        build, required = self._asked.template.build, self._requirements(state.policy)
+        build, required = self._asked.template.build, self._required(state.policy)
         for number in range(fits):
             self._pause()
             for name, check in checks:

@@ -94,16 +94,6 @@ class HostManager:
             hosts = [host for host in self._table.hosts.values() if host.aside]
         return {host.name: "; ".join(host.aside.values()) for host in hosts}
 
-    def get_host_states_by_uuids(self, uuids: Iterable[str]) -> Sequence[HostState]:
-        """Return the hosts with these node uuids, in this order.
-
-        Unknown hosts, and those that are down, disabled or forced down, are left out.
-        """
-        self._end_assumptions()
-        states, alive_since = self._table.states, self._clock.monotonic() - self._times.down
-        found = (states.get(uuid) for uuid in uuids)
-        return tuple(each for each in found if each is not None and _is_usable(each, alive_since))
-
     def replica_for(self, host_state: HostState, instance_uuid: str) -> NodeState:
         """Return the replica with the claims that an instance has on the host as claims."""
         instances = host_state.instances
@@ -316,9 +306,3 @@ class HostManager:
             self._table.counts["asked"] += wanted is not None
         if wanted is not None:
             self._wanted(wanted)
-
-
-def _is_usable(host: HostState, alive_since: float) -> bool:
-    service = host.service
-    usable = not (service.disabled or service.forced_down) and service.draining is None
-    return host.seen >= alive_since and usable

@@ -90,11 +90,6 @@ class HostState(Value, frozen=True, kw_only=True, weakref=True):
         return self.nodename
 
     @property
-    def updated(self) -> Position:
-        """Epoch and revision of the last report: a record that is older is ignored."""
-        return self.base
-
-    @property
     def judges_amounts(self) -> bool:
         """Whether the agent refuses a claim for want of vCPUs, memory or disk."""
         return self.replica.policy.judges_amounts

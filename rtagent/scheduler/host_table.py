@@ -39,8 +39,7 @@ class Descriptions:
             return known
         digest = digest_of(report.description)
         if digest != report.digest:
-            errors = [{"path": "$.report.digest", "message": f"must be {digest}"}]
-            raise InvalidRequest(method="update_host_state", errors=errors)
+            raise InvalidRequest.at("update_host_state", "$.report.digest", f"must be {digest}")
         return report.description
 
     def replace(

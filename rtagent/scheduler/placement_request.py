@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import os_traits
+from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.requirements import GROUP_POLICIES, GROUP_POLICY, Requirements
@@ -152,7 +153,7 @@ def candidates_query(
     required = requirements.from_request(template.build, Policy(), lambda *_: ())
     groups = [*_groups(spec, required, options)]
     if in_tree is not None:
-        groups[0] = _with_tree(groups[0], in_tree)
+        groups[0] = replace(groups[0], in_tree=in_tree)
     granular = [each for each in groups if each.suffix and each.resources]
     policy = Property(GROUP_POLICY, spec.flavor.extra_specs.get(GROUP_POLICY, "none"))
     return (
@@ -304,16 +305,6 @@ def _device_group(request: DeviceRequest, suffix: str) -> _Group:
         resources={name: 1},
         required=traits | movable if criteria.live_migratable else traits,
         forbidden=movable if criteria.live_migratable is False else frozenset(),
-    )
-
-
-def _with_tree(group: _Group, in_tree: str) -> _Group:
-    return _Group(
-        suffix=group.suffix,
-        resources=group.resources,
-        required=group.required,
-        forbidden=group.forbidden,
-        in_tree=in_tree,
     )
 
 

@@ -121,7 +121,6 @@ class PlacementPort(Protocol):
 
         :param timeout: the most seconds until the query is sent.
         """
-        ...
 
     def write(self, request: AllocationRequest) -> Written:
         """Write the allocations of a consumer.
@@ -132,8 +131,6 @@ class PlacementPort(Protocol):
         :raises PlacementUnavailable: the allocations may have been written; they are removed, if
             that is possible.
         """
-        ...
 
     def undo(self, written: Written) -> None:
         """Write what the consumer had before, unless another caller has written since."""
-        ...

@@ -110,6 +110,7 @@ _reports = Converter(HostReport, str_keys=True)
 _descriptions = Decoder(HostDescription)
 _instances = Decoder(tuple[InstanceInfo, ...])
 _one_large = threading.Lock()
+_invalid = InvalidRequest.at
 
 
 def is_uuid(text: str) -> bool:
@@ -278,7 +279,3 @@ def _malformed(method: str, at: str, error: Exception) -> InvalidRequest:
     match = _ERROR.fullmatch(str(error))
     path, sentence = (match["path"], match["sentence"]) if match else ("", str(error))
     return _invalid(method, at + path, sentence)
-
-
-def _invalid(method: str, path: str, sentence: str) -> InvalidRequest:
-    return InvalidRequest(method=method, errors=[{"path": path, "message": sentence}])

@@ -270,5 +270,4 @@ def _check_instances(spec: RequestSpec, uuids: Sequence[str]) -> None:
         message = f"a {spec.purpose} is of one instance: select for each one in a call of its own"
     else:
         return
-    errors = ({"path": "$.instance_uuids", "message": message},)
-    raise InvalidRequest(method="select_destinations", errors=errors)
+    raise InvalidRequest.at("select_destinations", "$.instance_uuids", message)

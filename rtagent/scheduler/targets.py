@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION
 from rtagent.model.server import Destination, RequestSpec
+from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.filter import Check, Rejection, Request
 from rtagent.scheduler.filtered import NamedCheck
 from rtagent.scheduler.host_state import HostState
@@ -22,8 +23,6 @@ from rtagent.scheduler.host_state import HostState
 MAX_UNMATCHED = 3
 #: The moves that end on another host. A resize may stay on the instance's own.
 AWAY = (MIGRATION, LIVE_MIGRATION, EVACUATION)
-#: The key of aggregates' metadata that names their zone.
-ZONE = "availability_zone"
 
 
 def skips_filters(spec: RequestSpec) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.host_report import InstanceInfo
+from rtagent.model.owners import main_claims
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.weigher import Weigher
@@ -177,13 +177,8 @@ def _weight(host: HostState, wanted: Mapping[tuple[str, str], float]) -> float:
 
 def _properties(info: InstanceInfo) -> Iterator[tuple[str, str]]:
     """Yield the image properties of an instance: those of its newest claim."""
-    newest = max(_main(info), key=lambda claim: claim.revision, default=None)
+    newest = max(main_claims(info.claims), key=lambda claim: claim.revision, default=None)
     yield from newest.image.properties.items() if newest else ()
-
-
-def _main(info: InstanceInfo) -> Iterator[Claim]:
-    """Yield the claims for the whole guest, rather than for devices that were attached later."""
-    return (claim for claim in info.claims if claim.kind != ATTACH)
 
 
 class MetricsWeigher(Weigher):

@@ -306,10 +306,6 @@ class HostWeighers:
             yield from subset
         yield from hosts
 
-    def get_weighed_hosts(self, hosts: Sequence[HostState], request: Request) -> list[Weighed]:
-        """Weigh the hosts, and return all of them in the order in which to try them."""
-        return list(self.in_order(self.weigh(hosts, request)))
-
     def _hosts(self, weighed: WeighedHosts) -> Iterator[Weighed]:
         shuffle = self._options.shuffle_best_same_weighed_hosts
         for weight, equal in weighed.ordered():

@@ -136,7 +136,8 @@ class Machine(RuleBasedStateMachine):
     @rule(agent=agents, pinned=st.booleans())
     def select(self, agent: int, pinned: bool) -> None:
         uuid = self.agents[agent].uuid
-        for seen in self.manager.get_host_states_by_uuids([uuid]):
+        seen = self.manager.get_host_state(uuid)
+        if seen is not None:
             asked, operation = self.new_request(pinned)
             replica = self.manager.replica_for(seen, asked.instance.uuid)
             claim = assumable(replica, asked, operation)

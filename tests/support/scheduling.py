@@ -230,4 +230,4 @@ def in_order(
 ) -> list[str]:
     """Return the names of the hosts in the order in which to try them, by all weighers."""
     weighers = HostWeighers.load(options, random or Random(0))
-    return [each.host.host for each in weighers.get_weighed_hosts(hosts, request_for())]
+    return [each.host.host for each in weighers.in_order(weighers.weigh(hosts, request_for()))]

@@ -117,7 +117,7 @@ def check_view(scheduler: FleetScheduler, fleet: Fleet) -> None:
     assert seen.keys() == fleet.nodes.keys()
     for name, node in fleet.nodes.items():
         usage, host = node.state.usage, seen[name]
-        assert host.updated == node.state.position
+        assert host.base == node.state.position
         assert host.replica.usage == usage
         assert set(host.instances) == set(node.state.owners)
         assert host.disk_mb_used // MB_IN_GB == usage.disk_mb // MB_IN_GB

@@ -89,7 +89,7 @@ def test_subset_larger_than_the_list_is_the_list_without_hosts_that_cannot_be_we
 
     for seed in range(10):
         weighers = HostWeighers([ByIoOps(options)], options, Random(seed))
-        ordered = weighers.get_weighed_hosts(hosts, request_for())
+        ordered = weighers.in_order(weighers.weigh(hosts, request_for()))
         assert [each.host.host for each in ordered] == ["b", "a"]
 
 
