@@ -15,8 +15,8 @@ from msgspec.structs import asdict
 
 from rtagent import claims
 from rtagent.allocation.requirements import from_request
-from rtagent.capacity.bounds import Bound
 from rtagent.capacity.fleet import JudgedHost
+from rtagent.capacity.rooms import Bound
 from rtagent.errors import RequestError
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.base import Value

@@ -86,27 +86,23 @@ class AggregateSet(Show):
 class AggregateAddHost(Show):
     """Add a host to an aggregate. The host need not have an agent yet."""
 
+    method = "add_host_to_aggregate"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _with_host(parser)
+        _with_aggregate(parser)
+        parser.add_argument("host", help="The name of the service host.")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         aggregate = self.app.client.call_scheduler(
-            "add_host_to_aggregate", parsed_args.aggregate, parsed_args.host
+            self.method, parsed_args.aggregate, parsed_args.host
         )
         return row(_COLUMNS, aggregate)
 
 
-class AggregateRemoveHost(Show):
+class AggregateRemoveHost(AggregateAddHost):
     """Remove a host from an aggregate. Its instances stay."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _with_host(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        aggregate = self.app.client.call_scheduler(
-            "remove_host_from_aggregate", parsed_args.aggregate, parsed_args.host
-        )
-        return row(_COLUMNS, aggregate)
+    method = "remove_host_from_aggregate"
 
 
 class AggregateDelete(Action):
@@ -136,11 +132,6 @@ class AggregateDelete(Action):
 
 def _with_aggregate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("aggregate", help="The name or the uuid of the aggregate.")
-
-
-def _with_host(parser: argparse.ArgumentParser) -> None:
-    _with_aggregate(parser)
-    parser.add_argument("host", help="The name of the service host.")
 
 
 def _add_metadata(parser: argparse.ArgumentParser) -> None:

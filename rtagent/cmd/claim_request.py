@@ -6,7 +6,8 @@ import argparse
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,19 +202,29 @@ def check_options(method: Method, document: Mapping[str, Any], options: Mapping[
     """
     from rtagent.rpc.validation import validate
 
-    try:
+    with naming(options):
         validate(method, document)
+
+
+@contextmanager
+def naming(options: Mapping[str, str]) -> Iterator[None]:
+    """Name, in place of each path that a refusal has, the option that sets it.
+
+    :param options: by path. :raises InvalidRequest: as the block.
+    """
+    try:
+        yield
     except InvalidRequest as error:
         errors = [
             {**each, "path": _option(each["path"], options)} for each in error.kwargs["errors"]
         ]
-        raise InvalidRequest(method=method.name, errors=errors) from error
+        raise InvalidRequest(method=error.kwargs["method"], errors=errors) from error
 
 
 def _option(path: str, options: Mapping[str, str]) -> str:
     """Return the option that sets a path, and the rest of the path."""
     for start, option in options.items():
-        if path == start or path.startswith(f"{start}."):
+        if path == start or path.startswith((f"{start}.", f"{start}[")):
             return f"{option} {path[len(start) + 1 :]}".rstrip()
     return path
 

@@ -11,7 +11,16 @@ import msgspec
 from lxml import etree
 
 from rtagent.cmd.base import invalid
-from rtagent.cmd.claim_request import FLAVOR, add_fields, field, fields, hints, mapping, pair
+from rtagent.cmd.claim_request import (
+    FLAVOR,
+    add_fields,
+    field,
+    fields,
+    hints,
+    mapping,
+    naming,
+    pair,
+)
 from rtagent.errors import InvalidRequest
 from rtagent.model.converter import Converter
 from rtagent.model.request import Flavor
@@ -95,7 +104,7 @@ def request(args: argparse.Namespace) -> RequestSpec:
             document[name] = value
     if args.host is not None:
         document["force_hosts"] = [args.host]
-    return _checked("server build", document, RequestSpec, "$")
+    return _checked("server build", document, RequestSpec, _PATHS)
 
 
 def new_flavor(args: argparse.Namespace, old: Flavor) -> Flavor:
@@ -105,7 +114,8 @@ def new_flavor(args: argparse.Namespace, old: Flavor) -> Flavor:
     """
     specs = dict(old.extra_specs) | dict(args.property or ())
     document = {**msgspec.to_builtins(old), **fields(args, FLAVOR), "extra_specs": specs}
-    return _checked("server resize", document, Flavor, "$.flavor")
+    paths = {path.replace("$.flavor", "$", 1): option for path, option in _PATHS.items()}
+    return _checked("server resize", document, Flavor, paths)
 
 
 def domain_document(args: argparse.Namespace) -> str | None:
@@ -121,21 +131,13 @@ def domain_document(args: argparse.Namespace) -> str | None:
         raise invalid("server build", "--domain", f"cannot be read: {error}") from error
 
 
-def _checked(method: str, document: Mapping[str, Any], type_: Any, root: str) -> Any:
-    try:
-        return Converter(type_).convert(document)  # a command has one thread
-    except msgspec.ValidationError as refusal:
-        found = schema_errors(msgspec.json.schema(type_), document) or [("$", str(refusal))]
-        errors = [
-            {"path": _option(path.replace("$", root, 1)), "message": message}
-            for path, message in found
-        ]
-        raise InvalidRequest(method=method, errors=errors) from refusal
-
-
-def _option(path: str) -> str:
-    """Return the option that sets a path, and the rest of the path."""
-    for start, option in _PATHS.items():
-        if path == start or path.startswith((f"{start}.", f"{start}[")):
-            return f"{option} {path[len(start) + 1 :]}".rstrip()
-    return path
+def _checked(
+    method: str, document: Mapping[str, Any], type_: Any, options: Mapping[str, str]
+) -> Any:
+    with naming(options):
+        try:
+            return Converter(type_).convert(document)  # a command has one thread
+        except msgspec.ValidationError as refusal:
+            found = schema_errors(msgspec.json.schema(type_), document) or [("$", str(refusal))]
+            errors = [{"path": path, "message": message} for path, message in found]
+            raise InvalidRequest(method=method, errors=errors) from refusal

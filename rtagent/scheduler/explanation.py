@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rtagent.allocation.capacity import Capacity
@@ -71,36 +71,27 @@ def explained(call: SchedulingCall) -> Explanation:
     weighed = call.parts.weighers.weigh(passing, request)
     scores = weighed.scores()
     ranked = [
-        ExplainedHost(
-            host=each.host.host,
-            nodename=each.host.nodename,
-            node_uuid=each.host.uuid,
-            capacity=each.host.capacity,
-            rank=rank,
-            weight=each.weight,
-            weights=scores[each.host.uuid],
-        )
+        _host(each.host, rank=rank, weight=each.weight, weights=scores[each.host.uuid])
         for rank, each in enumerate(call.parts.weighers.in_order(weighed), 1)
     ]
+    refused = [
+        _host(host, objections=tuple(objections[host.uuid]))
+        for host in sorted(call.hosts, key=lambda each: (each.host, each.nodename))
+        if host.uuid in objections
+    ]
     return Explanation(
-        filters=filtered.judged,
-        hosts=(*ranked, *_refused(call.hosts, objections)),
-        unmatched=filtered.unmatched,
+        filters=filtered.judged, hosts=(*ranked, *refused), unmatched=filtered.unmatched
     )
 
 
-def _refused(
-    hosts: Sequence[HostState], objections: Mapping[str, Sequence[Objection]]
-) -> Iterator[ExplainedHost]:
-    for host in sorted(hosts, key=lambda each: (each.host, each.nodename)):
-        if host.uuid in objections:
-            yield ExplainedHost(
-                host=host.host,
-                nodename=host.nodename,
-                node_uuid=host.uuid,
-                capacity=host.capacity,
-                objections=tuple(objections[host.uuid]),
-            )
+def _host(host: HostState, **verdict: Any) -> ExplainedHost:
+    return ExplainedHost(
+        host=host.host,
+        nodename=host.nodename,
+        node_uuid=host.uuid,
+        capacity=host.capacity,
+        **verdict,
+    )
 
 
 def _without_candidates(call: SchedulingCall) -> Iterator[Refusal]:

@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -13,9 +14,9 @@ from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
 from rtagent.model.request import Limits
 from rtagent.model.server import Selection, Selections
-from rtagent.scheduler.comparison import Comparison, Contender
+from rtagent.scheduler.comparison import Comparison
 from rtagent.scheduler.filter import Rejection, Request, Verdict
-from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusal, Refusals
+from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusals
 from rtagent.scheduler.fits import owned
 from rtagent.scheduler.host_state import HostState, with_capacity
 from rtagent.scheduler.ports import Candidate, Written
@@ -28,58 +29,45 @@ class Search:
     """The hosts that pass the filters for one instance after the other. Each host is judged once,
     unless a claim is assumed there.
 
-    :ivar refusals: of the hosts that do not pass.
+    :ivar filters: of the current instance. :ivar refusals: of the hosts that do not pass.
     """
 
     def __init__(self, call: SchedulingCall) -> None:
         self._weighers, self._plain = call.parts.weighers, call.template.plain
-        self._filters = call.parts.filters.prepare(call.request(call.instance_uuids[0]))
+        self.filters = call.parts.filters.prepare(call.request(call.instance_uuids[0]))
         hosts = call.candidate_hosts
         self.refusals = Refusals(len(call.hosts))
         if len(hosts) < len(call.hosts):
             candidates = {host.uuid for host in hosts}
             without = [host for host in call.hosts if host.uuid not in candidates]
             self.refusals.without_candidates(without)
-        filtered = self._filters.filter(hosts)
+        filtered = self.filters.filter(hosts)
         self.refusals.filtered(filtered)
         self._passing = self._with_capacity(filtered.hosts)
-        self._weighed: WeighedHosts | None = None
 
     @property
     def request(self) -> Request:
         """The request of the current instance."""
-        return self._filters.request
+        return self.filters.request
+
+    @cached_property
+    def weighed(self) -> WeighedHosts:
+        """The hosts that pass, weighed once: after a selection only its host is weighed again."""
+        return self._weighers.weigh(self._passing, self.request)
 
     def best_first(self) -> Iterator[Weighed]:
         """Yield the hosts that pass, in the order in which to try them."""
-        return self._weighers.in_order(self._weigh())
-
-    def refusal(self, host: HostState) -> Refusal | None:
-        """Return why a changed host does not pass the filters any more; None: it passes."""
-        return self._filters.judge_again(host)
+        return self._weighers.in_order(self.weighed)
 
     def refuse(self, refused: Collection[str]) -> None:
         """Take hosts out of those that pass. :param refused: their uuids."""
-        weighed = self._weigh()
-        weighed.keep([host for host in weighed.hosts if host.uuid not in refused])
-
-    def compare(self, selected: HostState, refused: Collection[str]) -> Comparison:
-        """Compare a host with the best of the others. :param refused: uuids that are none."""
-        return self._weigh().compare(selected, refused)
-
-    def contender(self, host: HostState) -> Contender:
-        """Return the weights of a host that passes."""
-        return self._weigh().contender(host)
-
-    def weigh_again(self, host: HostState) -> None:
-        """Weigh a host again that has changed."""
-        self._weigh().replace(host)
+        self.weighed.keep([host for host in self.weighed.hosts if host.uuid not in refused])
 
     def join(self, hosts: Collection[str]) -> None:
         """Judge again, because other calls have put members of the affinity group on hosts."""
-        weighed = self._weigh()
-        self._filters = self._filters.joining(hosts)
-        filtered = self._filters.filter_again(weighed.hosts, ())
+        weighed = self.weighed
+        self.filters = self.filters.joining(hosts)
+        filtered = self.filters.filter_again(weighed.hosts, ())
         self.refusals.filtered(filtered)
         weighed.keep(filtered.hosts)
 
@@ -88,26 +76,20 @@ class Search:
 
         :param consumed: the host on which the claim of the current instance was assumed.
         """
-        weighed = self._weigh()
-        self._filters = self._filters.next_instance(instance_uuid, consumed)
+        weighed = self.weighed
+        self.filters = self.filters.next_instance(instance_uuid, consumed)
         weighed.replace(consumed, self.request)
-        if self._filters.judges_every_host:
-            filtered = self._filters.filter_again(weighed.hosts, {consumed.uuid})
+        if self.filters.judges_every_host:
+            filtered = self.filters.filter_again(weighed.hosts, {consumed.uuid})
             self.refusals.filtered(filtered)
             weighed.keep(filtered.hosts)
         else:
-            refusal = self._filters.judge_again(consumed)
+            refusal = self.filters.judge_again(consumed)
             if refusal is not None:
                 self.refusals.refused(consumed, refusal.rejection, refusal.filter)
                 weighed.remove(consumed.uuid)
         if consumed.uuid in weighed and not self._with_capacity([consumed]):
             weighed.remove(consumed.uuid)
-
-    def _weigh(self) -> WeighedHosts:
-        """Weigh the hosts, once: only the host of a selection is weighed again after it."""
-        if self._weighed is None:
-            self._weighed = self._weighers.weigh(self._passing, self.request)
-        return self._weighed
 
     def _with_capacity(self, hosts: Sequence[HostState]) -> Sequence[HostState]:
         """Return the hosts that have enough for a plain request; all, if it is not plain."""
@@ -197,7 +179,8 @@ class Selecting:
         """Add the alternates of the only instance to its comparison."""
         [(instance_uuid, comparison)] = self.comparisons.items()
         known = {comparison.selected.node_uuid, *(host.node_uuid for host in comparison.others)}
-        more = [self._search.contender(host) for host in alternates if host.uuid not in known]
+        weighed = self._search.weighed
+        more = [weighed.contender(host) for host in alternates if host.uuid not in known]
         others = (*comparison.others, *more)
         self.comparisons[instance_uuid] = replace(comparison, others=others)
 
@@ -222,7 +205,7 @@ class Selecting:
                 continue
             found = self._try(each, instance_uuid)
             if not isinstance(found, Rejection):
-                comparison = self._search.compare(each.host, refused)
+                comparison = self._search.weighed.compare(each.host, refused)
                 self.comparisons[instance_uuid] = comparison
                 self._search.refuse(refused)
                 return found
@@ -245,8 +228,8 @@ class Selecting:
         current = self._call.parts.manager.get_host_state(host.uuid)
         if current is None or current.version == host.version:
             return False
-        if self._search.refusal(current) is None:
-            self._search.weigh_again(current)
+        if self._search.filters.judge_again(current) is None:
+            self._search.weighed.replace(current)
             return True
         return False  # it is refused when it is tried
 
@@ -293,7 +276,7 @@ class Selecting:
                 self._group_hosts = joined
                 return _JOINS
             changed = current.version != host.version
-            if changed and (refusal := self._search.refusal(current)) is not None:
+            if changed and (refusal := self._search.filters.judge_again(current)) is not None:
                 return refusal.rejection
             verdict = self._verdict(current, instance_uuid, candidate)
             if isinstance(verdict, Rejection):
