@@ -214,17 +214,9 @@ def _table(
 
     :param order: in which it is sorted by the room, if nothing is asked for.
     """
-    sort = asked.choice("sort", sorts, "room")
-    order = asked.choice("order", ("up", "down"), "up" if asked.text("sort") else order)
-    ordered, first = sorted(rows, key=sorts[sort], reverse=order == "down"), {"from": None}
-    part = asked.part(len(rows), ROWS)
+    first = {"from": None}
     return {
-        **part,
-        "rows": ordered[part["start"] : part["start"] + ROWS],
-        "found": len(rows),
-        "sort": sort,
-        "order": order,
-        "sorts": asked.sort_links(sorts, sort, order),
+        **asked.table(rows, ROWS, sorts, "room", order),
         "state_links": {state: asked.link(state=state, **first) for state in states},
         "all_link": asked.link(state=None, q=None, **first),
     }

@@ -105,30 +105,17 @@ def claim_table(state: NodeState, query: Mapping[str, str], now: datetime) -> Co
     choices = {"state": STATES, "kind": kinds, "flag": FLAGS}
     filters = {"q": asked.text("q")}
     filters |= {name: asked.choice(name, values) for name, values in choices.items()}
-    sort = asked.choice("sort", SORTS, "created")
-    order = asked.choice("order", ("up", "down"), "up")
     live: Iterable[Claim] = documents.claims(state, {})["claims"]
-    claims = sorted(
-        (claim for claim in live if _matches(claim, filters, problems)),
-        key=SORTS[sort],
-        reverse=order == "down",
-    )
-    part = asked.part(len(claims), ROWS)
-    start = part["start"]
+    matching = [claim for claim in live if _matches(claim, filters, problems)]
     return Content(
         template="claims.html",
         values={
-            "rows": claims[start : start + ROWS],
+            **asked.table(matching, ROWS, SORTS, "created"),
             "problems": problems,
             "now": now,
-            "found": len(claims),
             "total": len(state.claims),
             "filters": filters,
             "choices": choices,
-            "sort": sort,
-            "order": order,
-            "sorts": asked.sort_links(SORTS, sort, order),
-            **part,
             "counts": _counts(state, problems),
             **documents.orphans(state),
         },

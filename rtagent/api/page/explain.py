@@ -106,8 +106,6 @@ def _shown(explanation: Explanation, asked: PageQuery) -> dict[str, Any]:
     )
     by, name_part = asked.text("by"), asked.text("host").casefold()
     rows = [host for host in explanation.hosts if _matches(host, by, name_part)]
-    part = asked.part(len(rows), ROWS)
-    start = part["start"]
     fitting = sum(each.rank is not None for each in explanation.hosts)
     return {
         "explained": True,
@@ -119,9 +117,7 @@ def _shown(explanation: Explanation, asked: PageQuery) -> dict[str, Any]:
         "by": by,
         "by_links": {name: asked.link(by=name, **{"from": None}) for name in refusals},
         "all_link": asked.link(by=None, **{"from": None}),
-        "rows": rows[start : start + ROWS],
-        "found": len(rows),
-        **part,
+        **asked.part(rows, ROWS),
     }
 
 

@@ -120,16 +120,13 @@ def fleet_page(hosts: Sequence[FleetHost], query: Mapping[str, str]) -> Content:
     filters |= {name: asked.choice(name, values) for name, values in choices.items()}
     by = asked.choice("by", MEASURES, "most")
     group = asked.choice("group", GROUPS)
-    sort, order = asked.choice("sort", SORTS, "name"), asked.choice("order", ("up", "down"), "up")
     matching = [host for host in hosts if _matches(host, filters)]
-    rows = sorted(matching, key=SORTS[sort], reverse=order == "down")
-    part = asked.part(len(rows), ROWS)
-    start, first = part["start"], {"from": None}
+    first = {"from": None}
     return Content(
         template="fleet.html",
         values={
+            **asked.table(matching, ROWS, SORTS, "name"),
             "total": len(hosts),
-            "found": len(matching),
             "counts": _counts(hosts),
             "drifting": sum(host.state.differing > 0 for host in hosts),
             "status_links": {each: asked.link(status=each, **first) for each in STATUSES},
@@ -141,11 +138,6 @@ def fleet_page(hosts: Sequence[FleetHost], query: Mapping[str, str]) -> Content:
             **_WORDS,
             "groups": [(title, each, _counts(each)) for title, each in _groups(matching, group)],
             "named": len(matching) <= NAMED,
-            "rows": rows[start : start + ROWS],
-            "sort": sort,
-            "order": order,
-            "sorts": asked.sort_links(SORTS, sort, order),
-            **part,
         },
     )
 

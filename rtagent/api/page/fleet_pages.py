@@ -121,19 +121,15 @@ def _decisions_page(decisions: Sequence[LoggedDecision], query: Query, now: date
     failed = [decision for decision in decisions if decision.error]
     selected = [decision for decision in decisions if not decision.error]
     shown = {"": list(decisions), "selected": selected, "failed": failed}[outcome]
-    part = asked.part(len(shown), ROWS)
-    start = part["start"]
     return Content(
         template="decisions.html",
         values={
-            "rows": shown[start : start + ROWS],
+            **asked.part(shown, ROWS),
             "counts": {"selected": len(selected), "failed": len(failed)},
             "total": len(decisions),
-            "found": len(shown),
             "outcome": outcome,
             "now": now,
             "named": NAMED,
-            **part,
         },
     )
 

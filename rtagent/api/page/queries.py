@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
 from rtagent.errors import InvalidRequest
 
+_T = TypeVar("_T")
 #: Characters of one value.
 LONGEST = 10_000
 
@@ -61,28 +62,48 @@ class PageQuery:
         query = urlencode({name: value for name, value in values.items() if value})
         return escape(f"{self._page}?{query}" if query else self._page)
 
-    def sort_links(self, names: Iterable[str], sort: str, order: str) -> Mapping[str, str]:
-        """Return a link for each column that sorts by it; the other way round, if it does now."""
-        return {
+    def table(
+        self,
+        rows: Sequence[_T],
+        most: int,
+        sorts: Mapping[str, Callable[[_T], Any]],
+        sort: str,
+        order: str = "up",
+    ) -> Mapping[str, Any]:
+        """Return a `part` of the sorted rows; by what they are sorted: ``sort`` and ``order``; and
+        ``sorts``: for each column a link that sorts by it; the other way round, if it does now.
+
+        :param sorts: by column: what it is sorted by.
+        :param sort: and :param order: if nothing is asked for.
+        """
+        order = self.choice("order", ("up", "down"), "up" if self.text("sort") else order)
+        sort = self.choice("sort", sorts, sort)
+        links = {
             name: self.link(
                 sort=name,
                 order="down" if name == sort and order == "up" else None,
                 **{"from": None},
             )
-            for name in names
+            for name in sorts
         }
+        ordered = sorted(rows, key=sorts[sort], reverse=order == "down")
+        return {**self.part(ordered, most), "sort": sort, "order": order, "sorts": links}
 
-    def part(self, number: int, rows: int) -> Mapping[str, Any]:
-        """Return which part of a table is shown: ``start``, and links to the parts ``before`` and
-        ``after`` it, or "".
+    def part(self, rows: Sequence[object], most: int) -> Mapping[str, Any]:
+        """Return the part of a table that is shown: its ``rows``, ``start``, the number of those
+        before it, ``found``, that of all, and links to the parts ``before`` and ``after`` it, or
+        "".
 
-        :param number: of all rows. :param rows: of one part.
+        :param most: rows of one part.
         """
-        start = min(self.number("from"), max(0, number - 1) // rows * rows)
+        found = len(rows)
+        start = min(self.number("from"), max(0, found - 1) // most * most)
         return {
+            "rows": rows[start : start + most],
             "start": start,
-            "before": self.link(**{"from": max(0, start - rows) or None}) if start else "",
-            "after": self.link(**{"from": start + rows}) if start + rows < number else "",
+            "found": found,
+            "before": self.link(**{"from": max(0, start - most) or None}) if start else "",
+            "after": self.link(**{"from": start + most}) if start + most < found else "",
         }
 
     def error(self, name: str, message: str) -> InvalidRequest:

@@ -45,8 +45,6 @@ def timeline_page(view: TimelineView, query: Mapping[str, str]) -> Content:
     asked = PageQuery(PATH, query, NAMES)
     kind = asked.choice("kind", ENTRY_KIND)
     entries = [entry for entry in view.entries if kind in ("", entry.kind)]
-    part = asked.part(len(entries), ROWS)
-    start = part["start"]
     begin = view.now - timedelta(seconds=WIDTH)
     return Content(
         template="timeline.html",
@@ -59,9 +57,7 @@ def timeline_page(view: TimelineView, query: Mapping[str, str]) -> Content:
             "now": view.now,
             "width": WIDTH,
             "height": HEIGHT,
-            "rows": entries[start : start + ROWS],
-            "found": len(entries),
-            **part,
+            **asked.part(entries, ROWS),
         },
     )
 
