@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from rtagent.audit import PERIODIC, AuditSummary, unobserved
 from rtagent.embedded import EmbeddedNode
@@ -31,14 +30,6 @@ PART = "hypervisor"
 GAP = 1.0
 
 
-class ConfigurationCheck(Protocol):
-    """A check of the configuration against the host."""
-
-    def accept(self) -> bool:
-        """Return whether the node can be served. If not, the reason was reported as fatal."""
-        ...
-
-
 class Audits:
     """The turns of the thread ``audit``: periodic audits, and an immediate audit after an event.
 
@@ -54,17 +45,18 @@ class Audits:
         hypervisor: Hypervisor,
         identity: HostNodeIdentity,
         admission: Admission,
-        checks: Sequence[ConfigurationCheck],
+        accepts: Sequence[Callable[[], bool]],
         wake: Callable[[], None],
     ) -> None:
         """:param identity: locks the hypervisor again after a loss of the connection.
-        :param checks: after a good audit, all of them have to accept the host.
+        :param accepts: called after a good audit: each returns whether the configuration fits the
+            host. If it does not, that was reported as fatal.
         :param wake: wakes the thread.
         """
         self._context, self._clock = context, context.clock
         self._reporter = context.reporter.named(__name__)
         self._node, self._hypervisor, self._identity = node, hypervisor, identity
-        self._admission, self._checks = admission, checks
+        self._admission, self._accepts = admission, accepts
         self._backoff = Backoff()
         self._lock = threading.Lock()
         self._causes: list[str] = ["start"]
@@ -158,7 +150,7 @@ class Audits:
             return every(self._backoff.pause())
         self._backoff.reset()
         self._done_at = self._clock.monotonic()
-        if all(check.accept() for check in self._checks) and self._admission.open():
+        if all(accept() for accept in self._accepts) and self._admission.open():
             self._context.bus.publish(Granting())
         interval = self._context.settings.current.default.audit_interval
         if self._node.tracker.creation.unlisted is not None:

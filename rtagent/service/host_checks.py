@@ -9,14 +9,12 @@ that does not fit its specification is left out, see `rtagent.reconcile.steps`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from rtagent.conf.settings import Settings
+from rtagent.embedded import EmbeddedNode
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
-from rtagent.model.assignment import PmemNamespace
 from rtagent.model.claim import PCPU, RESOURCE
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.printable import printable
@@ -32,29 +30,10 @@ from rtagent.service.context import Fatal, NodeContext
 CPUS, NETWORKS, DEVICES, NAMESPACES = "cpus", "networks", "devices", "namespaces"
 
 
-class Host(Protocol):
-    """The host as of the last audit; implemented by `rtagent.embedded.EmbeddedNode`."""
-
-    @property
-    def state(self) -> NodeState:
-        """The last published state."""
-        ...
-
-    @property
-    def devices(self) -> Sequence[Device] | None:
-        """The host's devices as last listed; None: they were never listed."""
-        ...
-
-    @property
-    def namespaces(self) -> Sequence[PmemNamespace] | None:
-        """The host's persistent memory namespaces as last listed; None: they were never listed."""
-        ...
-
-
 class HostChecks:
     """Checks the policy against the host after each audit, and before a reload."""
 
-    def __init__(self, context: NodeContext, host: Host) -> None:
+    def __init__(self, context: NodeContext, host: EmbeddedNode) -> None:
         self._context, self._host = context, host
         self._reporter = context.reporter.named(__name__)
         #: The parts that have fitted once.
@@ -155,18 +134,10 @@ def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:
 PROVIDER_FILES = "provider_files"
 
 
-class OfferingHost(Protocol):
-    """The host; implemented by `rtagent.embedded.EmbeddedNode`."""
-
-    def offers_from(self, settings: Settings) -> Offers:
-        """Return what the provider files of these settings add to this host."""
-        ...
-
-
 class ProviderFileChecks:
     """Checks the files against the host after each audit, and before a reload."""
 
-    def __init__(self, context: NodeContext, host: OfferingHost) -> None:
+    def __init__(self, context: NodeContext, host: EmbeddedNode) -> None:
         self._context, self._host = context, host
         self._reporter = context.reporter.named(__name__)
         self._accepted = False

@@ -161,7 +161,7 @@ class NodeAgent:
             hypervisor,
             identity,
             self._admission,
-            (self._checks, self._file_checks),
+            (self._checks.accept, self._file_checks.accept),
             self._loops["audit"].wake,
         )
         self._make_parts(context)

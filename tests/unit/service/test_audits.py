@@ -36,7 +36,7 @@ def audits(world, tmp_path):
         world.hypervisor,
         identity,
         world.admission,
-        [checks],
+        [checks.accept],
         wake=lambda: world.notes.sentences.append(("wake", "audit")),
     )
     identity.release()
