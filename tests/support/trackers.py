@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -128,11 +129,17 @@ def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
 
 
 class Reports(NullReporter):
-    """:ivar parts: status and output by part. :ivar logged: level and sentence, in order."""
+    """:ivar parts: status and output by part. :ivar logged: level and sentence, in order.
+    :ivar counts: by name and label.
+    """
 
     def __init__(self) -> None:
         self.parts: dict[str, tuple[str, str]] = {}
         self.logged: list[tuple[str, str]] = []
+        self.counts = Counter[tuple[str, str]]()
+
+    def counted(self, name: str, label: str, number: int = 1) -> None:
+        self.counts[name, label] += number
 
     def health(self, part: str, status: str, output: str = "") -> None:
         self.parts[part] = status, output

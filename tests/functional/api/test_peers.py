@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,32 +19,18 @@ from rtagent.api.guard import Guard, peer_of, read_names
 from rtagent.api.server import ReadAPI
 from rtagent.conf.api import Api
 from rtagent.errors import ConfigError
-from rtagent.ports import NullReporter
 from tests.support.api_states import sources
+from tests.support.trackers import Reports
 
 #: Ids that no account has: names are not needed.
 MONITOR, STRANGER, GROUP = 54321, 54322, 54323
-
-
-class Lines(NullReporter):
-    """A reporter that keeps counts and lines."""
-
-    def __init__(self) -> None:
-        self.counts, self.lines = Counter[str](), list[str]()
-
-    def counted(self, name: str, label: str, number: int = 1) -> None:
-        self.counts[label] += number
-
-    def log(self, level: str, sentence: str) -> None:
-        if level == "info":
-            self.lines.append(sentence)
 
 
 class Served:
     """A read API in a directory that every user can enter."""
 
     def __init__(self, directory: Path) -> None:
-        self.path, self.reporter = directory / "api.sock", Lines()
+        self.path, self.reporter = directory / "api.sock", Reports()
         address = UnixAddress(str(self.path))
         guard = Guard(address, self.options())
         self.api = ReadAPI(address, sources(), self.reporter, guard=guard)
@@ -107,10 +92,11 @@ def test_a_list_names_who_reads_and_others_get_a_reason_and_a_line(served: Serve
         assert status == 403
         assert problem["error"] == "Forbidden"
         assert f"the user with the uid {STRANGER} may not read: [api] readers" in problem["message"]
-    assert served.reporter.counts["peer"] == 2
-    for line in served.reporter.lines:
+    assert served.reporter.counts["read_api_refused", "peer"] == 2
+    lines = [sentence for level, sentence in served.reporter.logged if level == "info"]
+    for line in lines:
         assert line.startswith(f"refused GET /nodes of uid {STRANGER}, pid ")
-    assert len(served.reporter.lines) == 2
+    assert len(lines) == 2
 
     served.api.reload(served.options("no-such-user"))  # the readers stay
     assert served.read(MONITOR)[0] == 200

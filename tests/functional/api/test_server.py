@@ -10,7 +10,6 @@ import socket
 import stat
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,26 +29,12 @@ from rtagent.errors import (
     NodeNotFound,
 )
 from rtagent.model.health import Check, Status
-from rtagent.ports import NullReporter, Reporter
+from rtagent.ports import Reporter
 from tests.support.api_states import NOW, claimed, empty, sources, uuid
+from tests.support.trackers import Reports
 
 #: Seconds that the server gives a client; those of a test that waits for the end of it.
 PATIENCE, SHORT = 60.0, 2.0
-
-
-class Counts(NullReporter):
-    """A reporter that keeps counts and lines, except those of level debug."""
-
-    def __init__(self) -> None:
-        self.counts = Counter[tuple[str, str]]()
-        self.lines: list[tuple[str, str]] = []
-
-    def counted(self, name: str, label: str, number: int = 1) -> None:
-        self.counts[name, label] += number
-
-    def log(self, level: str, sentence: str) -> None:
-        if level != "debug":
-            self.lines.append((level, sentence))
 
 
 @contextlib.contextmanager
@@ -267,7 +252,7 @@ def gone(connection: socket.socket) -> bool:
 @pytest.mark.parametrize("beginning", [b"", b"GET /nodes HTTP/1.1\r\nHost: "])
 def test_silent_clients_at_the_limit_make_room_for_those_that_ask(path, beginning):
     """Threads, memory and descriptors are bounded, and a probe is answered all the same."""
-    reporter = Counts()
+    reporter = Reports()
     with serving(path, patience=600, reporter=reporter), contextlib.ExitStack() as stack:
         silent = []
         for _ in range(64):
@@ -358,7 +343,7 @@ def test_waiting_for_a_descriptor_takes_no_cpu(path):
 def test_the_api_continues_after_an_error_of_its_event_loop(path):
     """The error comes from a reporter that fails when a connection is closed."""
 
-    class FailingOnce(Counts):
+    class FailingOnce(Reports):
         def counted(self, name: str, label: str, number: int = 1) -> None:
             super().counted(name, label, number)
             if self.counts[name, label] == 1:
@@ -369,7 +354,7 @@ def test_the_api_continues_after_an_error_of_its_event_loop(path):
         assert silent.recv(1) == b""
         assert ReadClient(UnixAddress(str(path))).get("nodes")
     message = "the read API failed and continues: ZeroDivisionError('a defect')"
-    assert reporter.lines == [("error", message)]
+    assert [line for line in reporter.logged if line[0] != "debug"] == [("error", message)]
 
 
 def test_many_clients_at_once_each_see_one_state(path):

@@ -7,22 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.api.application import Application
-from rtagent.ports import NullReporter
 from tests.support.api_states import sources
+from tests.support.trackers import Reports
 
 
-class Log(NullReporter):
-    """:ivar lines: (level, sentence)."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
-
-    def log(self, level: str, sentence: str) -> None:
-        self.lines.append((level, sentence))
-
-
-def call(environ: dict[str, Any], **changes: Any) -> tuple[str, dict[str, str], bytes, Log]:
-    log, started = Log(), []
+def call(environ: dict[str, Any], **changes: Any) -> tuple[str, dict[str, str], bytes, Reports]:
+    log, started = Reports(), []
     application = Application(replace(sources(), **changes), log)
     body = application({"REQUEST_METHOD": "GET", **environ}, lambda *start: started.append(start))
     ((status, headers),) = started
@@ -57,7 +47,7 @@ def test_head_has_the_headers_of_get_without_a_body():
 
 def test_a_request_is_logged_at_level_debug():
     *_, log = call({"REQUEST_URI": "/pci?status=x"})
-    assert log.lines == [("debug", "read API: GET /pci?status=x: 400")]
+    assert log.logged == [("debug", "read API: GET /pci?status=x: 400")]
 
 
 def test_a_failing_view_is_logged_and_answered_with_500():
@@ -67,7 +57,7 @@ def test_a_failing_view_is_logged_and_answered_with_500():
     status, _, body, log = call({"PATH_INFO": "/nodes"}, stale=fail)
     assert status == "500 Internal Server Error"
     assert "defect" not in json.loads(body)["error"]
-    assert log.lines[0] == ("error", "read API: /nodes: ZeroDivisionError('a defect')")
+    assert log.logged[0] == ("error", "read API: /nodes: ZeroDivisionError('a defect')")
 
 
 def test_a_page_that_the_client_has_is_not_sent_again():

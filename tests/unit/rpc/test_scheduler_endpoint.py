@@ -1,21 +1,16 @@
 """The methods of a scheduler: documents, errors, and reports that are set aside."""
 
-import inspect
 import json
 import logging
 
 import jsonschema
 import pytest
 
-from rtagent import errors
 from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.node import Node
-from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
-from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.scheduler import errors as scheduler_errors
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
     SyncInstanceInfo,
@@ -79,25 +74,6 @@ def test_replies_are_json_and_match_their_schemas(scheduler):
         reply = scheduler.invoke(name, **arguments)
         assert json.loads(json.dumps(reply)) == reply
         jsonschema.validate(reply, schemas.reply(METHODS[name]))
-
-
-def test_the_endpoint_serves_the_methods_of_the_table_only(scheduler):
-    public = {name for name in dir(scheduler.endpoint) if not name.startswith("_")}
-    assert public == {*METHODS, "target"}
-
-
-def test_the_client_has_the_methods_that_are_not_cast():
-    functions = {name for name, _ in inspect.getmembers(SchedulerAPI, callable) if name[0] != "_"}
-    assert functions == {method.name for method in METHODS.values() if not method.cast}
-
-
-@pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)
-def test_errors_exist_and_are_expected(method):
-    assert len(set(method.all_errors)) == len(method.all_errors)
-    for name in method.all_errors:
-        places = (errors, rpc_errors, scheduler_errors)
-        found = next(getattr(each, name) for each in places if hasattr(each, name))
-        assert found.expected
 
 
 def test_messages_of_agents_reach_the_view_as_values(scheduler):

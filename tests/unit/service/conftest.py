@@ -18,6 +18,7 @@ from rtagent.embedded import EmbeddedNode
 from rtagent.errors import DuplicateHost, RtAgentError
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.policy import Policy
+from rtagent.ports import NullReporter
 from rtagent.service.admission import Admission
 from rtagent.service.context import (
     DuplicateChanged,
@@ -58,27 +59,18 @@ NAMES = {
 }
 
 
-class Notes:
+class Notes(NullReporter):
     """A reporter that keeps the status of each part and every line of the log."""
 
     def __init__(self) -> None:
         self.parts: dict[str, str] = {}
         self.sentences: list[tuple[str, str]] = []
 
-    def timed(self, name: str, purpose: str, seconds: float) -> None:
-        pass
-
-    def counted(self, name: str, label: str, number: int = 1) -> None:
-        pass
-
     def health(self, part: str, status: str, output: str = "") -> None:
         self.parts[part] = f"{status}: {output}" if output else status
 
     def log(self, level: str, sentence: str) -> None:
         self.sentences.append((level, sentence))
-
-    def named(self, origin: str) -> Notes:
-        return self
 
 
 class Events:

@@ -15,7 +15,6 @@ from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.model.change import ANNOUNCEMENT
-from rtagent.ports import NullReporter
 from rtagent.rpc.casts import CastFailed
 from rtagent.service.context import NodeContext
 from rtagent.service.events import EventTurns
@@ -25,7 +24,7 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.event_consumer import ANNOUNCED
 from tests.support.hosts import NODE, ManualClock
-from tests.support.trackers import claim, release, tracker_on
+from tests.support.trackers import Reports, claim, release, tracker_on
 
 FEW = 40
 
@@ -46,25 +45,6 @@ class Broker:
             self.accepted = number
 
 
-class Counts(NullReporter):
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str], int] = {}
-        self.lines: list[str] = []
-        self.status: dict[str, str] = {}
-
-    def counted(self, name: str, label: str, number: int = 1) -> None:
-        self.numbers[name, label] = self.numbers.get((name, label), 0) + number
-
-    def log(self, level: str, sentence: str) -> None:
-        self.lines.append(sentence)
-
-    def health(self, part: str, status: str, output: str = "") -> None:
-        self.status[part] = status
-
-    def named(self, origin: str) -> Counts:
-        return self
-
-
 class Site:
     """A node on SQLite whose events are published, and that can be started again."""
 
@@ -77,7 +57,7 @@ class Site:
 
     def start(self, *, on: bool = True) -> None:
         """Start a process, as after a kill."""
-        self.reporter = Counts()
+        self.reporter = Reports()
         self.store = FailingStore(SqlStore(self.engine, events_kept=self.kept))
         self.tracker: ResourceTracker = tracker_on(self.store, self.clock, reporter=self.reporter)
         bus, self.woken = self.tracker.bus, []
@@ -141,13 +121,13 @@ def test_an_outage_delays_events_and_loses_none(site):
     site.broker.capacity = 5
     site.change(FEW)
     site.publish()
-    assert (len(site.broker.got), site.reporter.status["notifications"]) == (5, "warn")
+    assert (len(site.broker.got), site.reporter.parts["notifications"][0]) == (5, "warn")
     assert site.notifications.unpublished == 2 * FEW - 5
     site.start()  # the position is durable
     site.broker.capacity = 1 << 30
     site.publish()
     assert site.broker.got == list(range(first + 1, site.last + 1))
-    assert site.reporter.status["notifications"] == "pass"
+    assert site.reporter.parts["notifications"][0] == "pass"
 
 
 def test_what_was_published_before_a_kill_is_published_again(site):
@@ -172,8 +152,8 @@ def test_oldest_events_are_dropped_and_counted(tmp_path):
     site.publish()
     dropped = rows[0].first - first - 1
     assert dropped > 0
-    assert site.reporter.numbers["events_dropped", "unpublished"] == dropped
-    assert any(f"{dropped} events were dropped" in line for line in site.reporter.lines)
+    assert site.reporter.counts["events_dropped", "unpublished"] == dropped
+    assert any(f"{dropped} events were dropped" in line for _, line in site.reporter.logged)
     assert site.broker.got == list(range(rows[0].first, site.last + 1))
     site.engine.dispose()
 
@@ -187,7 +167,7 @@ def test_a_damaged_row_is_a_gap(site):
         )
     site.publish()
     assert site.broker.got == [first + 1, first + 3, first + 4]
-    assert site.reporter.numbers["events_dropped", "unpublished"] == 1
+    assert site.reporter.counts["events_dropped", "unpublished"] == 1
 
 
 def test_publishing_begins_when_it_is_switched_on(site):
@@ -217,7 +197,7 @@ def test_announced_events_are_recorded_soon_and_bounded(site):
     before = site.tracker.snapshot()
     for _ in range(WAITING + 3):
         site.tracker.announcements.add(ANNOUNCED)
-    assert site.reporter.numbers["events_dropped", "announced"] == 3
+    assert site.reporter.counts["events_dropped", "announced"] == 3
     site.events.turn()
     assert site.woken == ["events", "notifications"]
     assert site.last - before.event_sequence == 64
@@ -239,7 +219,7 @@ def test_announced_events_give_way_to_those_of_changes(tmp_path):
     site.tracker.announcements.add(ANNOUNCED)
     site.events.turn()
     assert site.last == last
-    assert site.reporter.numbers["events_dropped", "announced"] == 1
+    assert site.reporter.counts["events_dropped", "announced"] == 1
     site.engine.dispose()
 
 
@@ -292,7 +272,7 @@ def test_damaged_rows_are_counted_once_and_passed_by(site):
         connection.exec_driver_sql("UPDATE event_outbox SET document = '[]'")
     damaged = site.notifications.unpublished
     site.publish()
-    assert site.reporter.numbers["events_dropped", "unpublished"] == damaged == 2 * ROWS
+    assert site.reporter.counts["events_dropped", "unpublished"] == damaged == 2 * ROWS
     assert site.notifications.unpublished == 0
     site.change(1)
     site.publish()
@@ -316,7 +296,7 @@ def test_damaged_numbers_do_not_disturb_readers(site, number):
         site.publish(2)
         site.events.turn()
     assert site.broker.got[-2:] == [last + 1, last + 2]
-    assert site.reporter.numbers.get(("events_dropped", "unpublished"), 0) == 0
+    assert site.reporter.counts["events_dropped", "unpublished"] == 0
     assert site.events.tail.last == last + 2
     page = site.events.tail.page(None, 100, 100)
     numbers = [msgspec.json.decode(each)["sequence"] for each in page.documents]
