@@ -79,4 +79,4 @@ class Allocated(Lives[AllocatingAgent]):
 
 
 TestLives = Allocated.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(stateful_step_count=40)

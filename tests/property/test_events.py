@@ -100,4 +100,4 @@ class Reported(Lives[Agent]):
 
 
 TestLives = Reported.TestCase
-TestLives.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(stateful_step_count=40)

@@ -11,7 +11,7 @@ from tests.support.api_states import check_map
 from tests.support.random_nodes import random_node
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(numa_hosts(), pci_hosts(), st.randoms(use_true_random=False))
 def test_the_map_shows_what_the_documents_show(there, devices, rng):
     check_map(random_node(random.Random(rng.random()), there, devices))

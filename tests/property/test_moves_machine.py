@@ -6,8 +6,6 @@ guest has its claim.
 
 import random
 
-import pytest
-
 from tests.property.conductor import Conductor
 
 STEPS = 30
@@ -24,8 +22,8 @@ def run(seed: int, *, shared: bool, reuse: bool) -> int:
     return conductor.done
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["one database", "one each"])
-@pytest.mark.parametrize("reuse", [False, True], ids=["the sum", "the larger"])
-def test_hosts_agree_with_the_answers_in_any_order_of_moves(shared: bool, reuse: bool, long: bool):
-    seeds = range(2500 if long else 75)
-    assert sum(run(seed, shared=shared, reuse=reuse) for seed in seeds) > len(seeds) / 4
+def test_hosts_agree_with_the_answers_in_any_order_of_moves(fast: bool, long: bool):
+    """With one database or one each; a resize needs the sum or the larger of two sizes."""
+    seeds = range(10_000 if long else 40 if fast else 120)
+    done = sum(run(seed, shared=seed % 2 == 0, reuse=seed % 4 < 2) for seed in seeds)
+    assert done > len(seeds) / 4

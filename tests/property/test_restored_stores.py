@@ -13,7 +13,7 @@ VERBS = ("claim", "claim", "activate", "renew", "release", "count", "restart")
 DEEDS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3)), min_size=1, max_size=6)
 
 
-@settings(max_examples=10)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(deeds=DEEDS)
 def test_store_that_is_taken_back_to_any_commit_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int]]
