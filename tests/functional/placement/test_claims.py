@@ -66,12 +66,6 @@ def test_claims_cause_no_requests_to_placement(node, agent):
     assert node.requests_of(lambda: (agent.claims(50), agent.synced())) == []
 
 
-def test_an_audit_result_is_published_without_a_call(node, agent):
-    reserved = node.inventories["MEMORY_MB"]["reserved"]
-    agent.add_domain()
-    assert node.eventually(lambda: node.inventories["MEMORY_MB"]["reserved"] == reserved + 2048)
-
-
 def test_the_allocation_of_an_earlier_claim_is_accepted_on_a_host_that_others_fill(node, agent):
     claim = agent.tracker.create(instance_claim, call(), request(3, 64))
     agent.add_domain(vcpus=8)

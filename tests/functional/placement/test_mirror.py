@@ -6,13 +6,12 @@ import pytest
 from keystoneauth1 import token_endpoint
 from keystoneauth1.http_basic import HTTPBasicAuth
 
-from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.errors import PlacementError, PlacementUnavailable
 from tests.functional.placement.conftest import PATIENCE
 from tests.support.hosts import uid
 
 #: The traits of every root provider.
 OURS = {"COMPUTE_NODE", "OWNER_NOVA"}
-READ = ["", "/traits", "/inventories"]
 
 
 def sent(node, requests):
@@ -91,31 +90,11 @@ def test_a_refresh_notices_another_name(node):
     assert f"other-{node.name}" in mirror.error.message
 
 
-def test_an_inventory_may_be_reserved_completely(node):
-    node.use(vcpus=99, memory_mb=1_000_000)
-    mirror = synced(node)
-    assert mirror.error is None
-    assert node.inventories["VCPU"]["reserved"] == 8
-
-
 def test_placement_does_not_grant_what_a_foreign_domain_uses(node):
     node.use(vcpus=6, memory_mb=1)
     synced(node)
     assert node.allocate(uid(), {"VCPU": 3}) == 409
     assert node.allocate(uid(), {"VCPU": 2}) == 204
-
-
-def test_a_conflict_costs_one_read_and_loses_nothing(node):
-    mirror = synced(node)
-    node.set_traits(node.traits | {"CUSTOM_GOLD"})
-    node.change(memory_mb=1000)
-
-    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
-
-    writes = [("PUT", "/inventories")]
-    assert sent(node, requests) == [*writes, *(("GET", path) for path in READ), *writes]
-    assert [r.status for r in requests if r.method == "PUT"] == [409, 200]
-    assert "CUSTOM_GOLD" in node.traits
 
 
 def test_the_mirror_converges_despite_a_stream_of_allocations(node):
@@ -140,19 +119,6 @@ def test_the_mirror_converges_despite_a_stream_of_allocations(node):
     assert node.inventories["MEMORY_MB"]["total"] == 1004
 
 
-def test_a_hanging_placement_is_a_timeout(node):
-    mirror = synced(node, timeout=2)
-    node.server.freeze()
-    try:
-        node.change(memory_mb=1000)
-        with pytest.raises(PlacementUnavailable):
-            mirror.sync_now(PATIENCE)
-    finally:
-        node.server.thaw()
-    assert mirror.wait_synced(node.state.revision, PATIENCE)
-    assert node.inventories["MEMORY_MB"]["total"] == 1000
-
-
 def test_refused_credentials_are_reported(node):
     node.auth = HTTPBasicAuth(node.server.url, "u", "p")  # this Placement requires a token
     with pytest.raises(PlacementUnavailable, match="401"):
@@ -164,22 +130,3 @@ def test_a_role_without_write_access_is_an_error(node):
     with pytest.raises(PlacementError, match="403") as caught:
         node.start().sync_now(PATIENCE)
     assert not isinstance(caught.value, PlacementUnavailable)
-
-
-def test_an_inventory_in_use_is_drained_until_it_is_free(node):
-    mirror = synced(node)
-    consumer = uid()
-    node.allocate(consumer, {"DISK_GB": 10})
-    node.change(disk_mb=0, memory_mb=1000, traits=frozenset())
-
-    with pytest.raises(PlacementError, match="in use") as caught:
-        mirror.sync_now(PATIENCE)
-
-    assert not isinstance(caught.value, PlacementConflict)
-    assert node.inventories["MEMORY_MB"]["total"] == 1000
-    assert node.inventories["DISK_GB"]["reserved"] == node.inventories["DISK_GB"]["total"]
-    assert node.traits == OURS
-
-    node.allocate(consumer, {})
-    assert node.eventually(lambda: mirror.revision == node.state.revision)
-    assert "DISK_GB" not in node.inventories
