@@ -5,12 +5,10 @@ import pytest
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.errors import ConfigError
-from rtagent.model.claim import ACTIVE
 from rtagent.model.retention import Retention
 from rtagent.ports import Store
 from rtagent.testing.failpoints import POINTS, Failpoint, FailpointStore
-from tests.support.stored_values import NODE, changed, claim, created
+from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import assert_loads, commit, enrolled
 
 
@@ -60,19 +58,3 @@ def test_killed_commit_is_complete_or_absent(url: str, name: str):
     written = name == "commit.after"
     assert (survivor.operation(NODE.uuid, claim(2).uuid) is not None) is written
     assert len(survivor.history(NODE.uuid)) == 1 + written
-
-
-def test_failpoint_counts_commits_of_its_cause_only(url: str):
-    store = wrapped(url, "commit.node/activate_claim:1")
-    state = commit(store, enrolled(store), created(claim(1)))
-    with pytest.raises(Killed):
-        commit(store, state, changed(claim(1), state=ACTIVE))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "commit", "commit.after:0", "commit.after:x", "commit.after:", "enroll.node/reload:1"],
-)
-def test_invalid_failpoint_is_refused(text: str):
-    with pytest.raises(ConfigError, match="RTAGENT_FAILPOINT"):
-        Failpoint.parse(text)
