@@ -51,14 +51,6 @@ def test_mistakes_that_an_adapter_finds_have_a_line(check):
     ("text", "mistake"),
     [
         (
-            "[DEFAULT]\nrpc_response_timeout = soon\n",
-            "[DEFAULT] rpc_response_timeout = soon: invalid literal for int() with base 10: 'soon'",
-        ),
-        (
-            "[oslo_messaging_rabbit]\nrabbit_quorum_queue = maybe\n",
-            "[oslo_messaging_rabbit] rabbit_quorum_queue = maybe: Unexpected boolean value 'maybe'",
-        ),
-        (
             "[oslo_messaging_rabbit]\nkombu_compression = gzip\n",
             "[oslo_messaging_rabbit] kombu_compression = gzip: must be unset, because agents refuse"
             " compressed messages",
@@ -68,21 +60,12 @@ def test_mistakes_that_an_adapter_finds_have_a_line(check):
             "[DEFAULT] transport_url = (unresolved): no such option word in group [DEFAULT]",
         ),
         (
-            "[DEFAULT]\nlog_rotate_interval_type = never\nlog_dir = $state_path/log\n",
-            "[DEFAULT] log_rotate_interval_type = never: Valid values are [Seconds, Minutes, Hours,"
-            " Days, Weekday, Midnight], but found 'never'",
-        ),
-        (
             "[DEFAULT]\ndebug = perhaps\n",
             "[DEFAULT] debug = perhaps: Unexpected boolean value 'perhaps'",
         ),
         (
             "[placement]\nauth_type = none\ntimeout = soon\n",
             "[placement] timeout = soon: could not convert string to float: 'soon'",
-        ),
-        (
-            "[placement]\nauth_type = password\nauth_url = http://k\npassword = pa$word\n",
-            "[placement] password = (unresolved): no such option word in group [placement]",
         ),
     ],
 )
@@ -104,9 +87,7 @@ def test_filters_and_weighers_are_loaded(check, option):
     ("connection", "rule"),
     [
         ("nonsense", "must be an SQLAlchemy URL"),
-        ("postgresql+psycopg://me:secret@host:port/x", "must be an SQLAlchemy URL"),
         ("sqlite://", "must name a file"),
-        ("sqlite:///:memory:", "must name a file"),
         ("mysql+aiomysql://me:secret@host/x", "its driver is missing"),
     ],
 )

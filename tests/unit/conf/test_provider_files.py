@@ -123,32 +123,18 @@ providers:
 # -- every field wrong in turn ---------------------------------------------------------------------
 
 INVENTORY = f"$.providers[0].inventories.additional[0].{CLASS}"
-COUNTS = ("total", "reserved", "min_unit", "max_unit", "step_size")
-WRONG_COUNTS = [
-    (None, "must be an integer, not null"),
-    ("1", "must be an integer, not a string"),
-    (1.0, "must be an integer, not a number"),
-    (True, "must be an integer, not a boolean"),
-    (2**31, "must be at most 2147483647"),
-    (-1, "must be at least {minimum}"),
-]
-
-
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize(("value", "rule"), WRONG_COUNTS)
-def test_wrong_quantity_is_refused(tmp_path, name, value, rule):
-    item = example()
-    item["inventories"]["additional"][0][CLASS][name] = value
-
-    sentence = rule.format(minimum=0 if name == "reserved" else 1)
-    assert mistakes(tmp_path, document(item)) == [f"{INVENTORY}.{name}: {sentence}"]
 
 
 @pytest.mark.parametrize(
     ("fields", "mistake"),
     [
         ({"reserved": 1}, ".total: is required"),
+        ({"total": 2**31}, ".total: must be at most 2147483647"),
+        ({"total": True}, ".total: must be an integer, not a boolean"),
         ({"total": 0}, ".total: must be at least 1"),
+        ({"total": 2, "reserved": -1}, ".reserved: must be at least 0"),
+        ({"total": 2, "min_unit": 0}, ".min_unit: must be at least 1"),
+        ({"total": 2, "max_unit": 0}, ".max_unit: must be at least 1"),
         ({"total": 2, "reserved": 3}, ".reserved: must be at most the total (2)"),
         ({"total": 2, "min_unit": 3, "max_unit": 2}, ".min_unit: must be at most max_unit (2)"),
         ({"total": 2, "step_size": 0}, ".step_size: must be at least 1"),
@@ -158,17 +144,8 @@ def test_wrong_quantity_is_refused(tmp_path, name, value, rule):
             {"total": 2, "allocation_ratio": float("nan")},
             ".allocation_ratio: must be a number, not nan",
         ),
-        (
-            {"total": 2, "allocation_ratio": float("inf")},
-            ".allocation_ratio: must be a number, not inf",
-        ),
-        (
-            {"total": 2, "allocation_ratio": "1.0"},
-            ".allocation_ratio: must be a number, not a string",
-        ),
         ({"total": 2, "Total": 2}, ".Total: is not a field here"),
         (None, ": must be an object, not null"),
-        ([1], ": must be an object, not a list"),
     ],
 )
 def test_wrong_inventory_is_refused(tmp_path, fields, mistake):
@@ -182,17 +159,12 @@ def test_wrong_inventory_is_refused(tmp_path, fields, mistake):
     [
         ({}, ": must have a uuid or a name, and not both"),
         ({"uuid": uid(), "name": "hv1"}, ": must have a uuid or a name, and not both"),
-        ({"uuid": None}, ".uuid: must be a string, not null"),
         ({"uuid": "hv1"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
         ({"uuid": f"{uid()}\n"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
-        ({"uuid": "$compute_node"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
         ({"name": "$COMPUTE_NODE"}, ".name: must be written as uuid: $COMPUTE_NODE"),
         ({"name": ""}, ".name: must have 1 or more characters"),
         ({"name": "x" * 201}, ".name: must have at most 200 characters"),
-        ({"name": 7}, ".name: must be a string, not an integer"),
         ({"hostname": "hv1"}, ".hostname: is not a field here"),
-        ("hv1", ": must be an object, not a string"),
-        (None, ": must be an object, not null"),
     ],
 )
 def test_wrong_identification_is_refused(tmp_path, identification, mistake):
@@ -219,10 +191,8 @@ def with_part(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     ("path", "value", "mistake"),
     [
         (("meta",), None, "$.meta: is required"),
-        (("meta",), [], "$.meta: must be an object, not a list"),
         (("meta", "schema_version"), None, "$.meta.schema_version: is required"),
         (("meta", "schema_version"), 1.0, "$.meta.schema_version: must be in quotes"),
-        (("meta", "schema_version"), "2.0", "$.meta.schema_version: must be '1.0', or a later 1.x"),
         (("meta", "schema_version"), "1", "$.meta.schema_version: must be '1.0', or a later 1.x"),
         (
             ("meta", "schema_version"),
@@ -230,7 +200,6 @@ def with_part(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
             "$.meta.schema_version: must be '1.0', or a later 1.x",
         ),
         (("providers",), {}, "$.providers: must be a list, not an object"),
-        (("providers", 0), "hv1", "$.providers[0]: must be an object, not a string"),
         (("providers", 0, "identification"), None, "$.providers[0].identification: is required"),
         (
             ("providers", 0, "inventories"),
@@ -241,17 +210,6 @@ def with_part(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
             ("providers", 0, "inventories", "additional"),
             {CLASS: {"total": 1}},
             "$.providers[0].inventories.additional: must be a list, not an object",
-        ),
-        (
-            ("providers", 0, "inventories", "additional", 0),
-            CLASS,
-            "$.providers[0].inventories.additional[0]: must be an object, not a string",
-        ),
-        (("providers", 0, "traits"), [], "$.providers[0].traits: must be an object, not a list"),
-        (
-            ("providers", 0, "traits", "additional"),
-            TRAIT,
-            "$.providers[0].traits.additional: must be a list, not a string",
         ),
         (
             ("providers", 0, "traits", "additional", 0),
@@ -328,22 +286,16 @@ def test_provider_is_described_once(tmp_path, identification):
     ("text", "mistake"),
     [
         ("", "$: must be an object, not null"),
-        ("- 1", "$: must be an object, not a list"),
         ("meta: [", "line 1, column 8: expected the node content, but found '<stream end>'"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1: but found another document"),
         ("meta: {schema_version: '1.0', schema_version: '1.0'}", "the key is in the mapping twice"),
         ("meta: &a [*a]", "line 1, column 7: an alias stands for a value that contains it"),
-        ("meta: *a", "line 1, column 7: found undefined alias 'a'"),
         ("1: 2\nmeta: {schema_version: '1.0'}", "$: keys must be strings, not int"),
-        ("? [a]\n: 1", "line 1, column 3: found unhashable key"),
         ("meta: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
         ("meta: !!timestamp x", "a value is not valid for its type"),
-        ("meta: !!bool x", "a value is not valid for its type"),
-        ("meta: 2020-13-45", "a value is not valid for its type"),
         ("meta: " + "9" * 5000, "a value is not valid for its type"),
         ("meta: 2020-12-01", "$.meta: must be an object, not date"),
         (b"meta: \xff", "character 6: invalid start byte"),
-        ("meta: \x00", "character 6: special characters are not allowed"),
         ("[" * 10_000, "the document has more than 32 levels"),
         ("x" * (MAX_BYTES + 1), f"has more than {MAX_BYTES} bytes"),
     ],
