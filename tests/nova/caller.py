@@ -111,6 +111,8 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "live_migrate": live_migrate,
     "evacuate": evacuate,
     "force_down": force_down,
+    "create_cells": cell_rows.create,
+    "discover_hosts": cell_rows.discover_hosts,
     "servers": cell_rows.servers,
     "nodes": cell_rows.nodes,
 }

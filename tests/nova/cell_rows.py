@@ -1,4 +1,4 @@
-"""What Nova's cells have of servers and hosts, as JSON. Run in the environment with Nova."""
+"""Nova's cells, and what they have of servers and hosts. Run in the environment with Nova."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from nova import context, objects
+from nova.conf import CONF
+from nova.db import migration
+from nova.objects import host_mapping
+from oslo_utils import uuidutils
+
+
+def create(ctxt: Any, cell0: str) -> None:
+    """Create the tables of Nova's databases, and its two cells. :param cell0: its database."""
+    migration.db_sync(database="api")
+    cells = (
+        ("cell0", objects.CellMapping.CELL0_UUID, "none:///", cell0),
+        ("cell1", uuidutils.generate_uuid(), CONF.transport_url, CONF.database.connection),
+    )
+    for name, uuid, transport_url, database in cells:
+        cell = objects.CellMapping(
+            ctxt, uuid=uuid, name=name, transport_url=transport_url, database_connection=database
+        )
+        cell.create()
+        with context.target_cell(ctxt, cell) as there:
+            migration.db_sync(context=there)
+
+
+def discover_hosts(ctxt: Any) -> None:
+    """Let the cells have the hosts that have come."""
+    host_mapping.discover_hosts(ctxt)
 
 
 def servers(ctxt: Any) -> list[dict[str, Any]]:

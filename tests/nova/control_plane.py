@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -123,24 +122,19 @@ class ControlPlane:
 
     def start(self) -> None:
         """Create the databases, and start everything."""
+        self._caller = self._start_caller()
         with ThreadPoolExecutor() as pool:
-            parts = (self.placement.start, self.neutron.start, self._create_cells)
-            for started in [pool.submit(each) for each in parts]:
+            parts = [pool.submit(each.start) for each in (self.placement, self.neutron)]
+            self.call("create_cells", self._cell0)
+            for started in parts:
                 started.result()
         for program in self._programs:
             program.start()
-        self._caller = self._start_caller()
-
-    def _create_cells(self) -> None:
-        self._manage("api_db", "sync")
-        self._manage("cell_v2", "map_cell0", "--database_connection", self._cell0)
-        self._manage("db", "sync")
-        self._manage("cell_v2", "create_cell", "--name", "cell1")
 
     def discover(self, hosts: int) -> None:
         """Wait until so many hosts have a CPU for a pinned server, and let the cell have them."""
         wait_until(lambda: self._offered() == hosts, PATIENCE, PAUSE)
-        self._manage("cell_v2", "discover_hosts")
+        self.call("discover_hosts")
 
     def _offered(self) -> int:
         query = "/allocation_candidates?resources=PCPU:1,MEMORY_MB:1"
@@ -184,23 +178,7 @@ class ControlPlane:
                 text=True,
             )
 
-    def _manage(self, *arguments: str) -> None:
-        _run([str(PROGRAMS / "nova-manage"), "--config-file", str(self._config), *arguments])
-
 
 def cached(image: str) -> str:
     """Return the name of an image's file in the directory ``_base`` of a host's instances."""
     return hashlib.sha1(image.encode(), usedforsecurity=False).hexdigest()
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
