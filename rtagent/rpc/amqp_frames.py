@@ -1,8 +1,4 @@
-"""AMQP frames: read them in large parts, replace those that py-amqp cannot decode, and drop bodies
-that are too large.
-
-py-amqp reads each frame in three parts, and a message has three frames. Each of these reads is a
-system call, in which other threads of the process may take over.
+"""AMQP frames: replace those that py-amqp cannot decode, and drop bodies that are too large.
 
 py-amqp decodes the properties and the routing key of every message that arrives, and keeps its
 body. An error there ends the connection with the message still in the queue, so that the same
@@ -11,18 +7,14 @@ message ends the next connection, too. And a body may be as large as the broker 
 
 from __future__ import annotations
 
-import errno
-from collections import deque
 from collections.abc import Callable, Mapping
 from struct import error as StructError
 from struct import pack, unpack_from
 from typing import Any
 
 from amqp import AMQPError, spec
-from amqp.exceptions import UnexpectedFrame
 from amqp.method_framing import frame_handler
 from amqp.serialization import decode_properties_basic
-from amqp.transport import TCPTransport
 
 #: The type and the payload of a frame: a method, the header of a content, a part of its body.
 METHOD, HEADER, BODY = 1, 2, 3
@@ -36,15 +28,6 @@ ENCODINGS = frozenset({"utf-8", "binary"})
 #: (type, channel, payload)
 Frame = tuple[int, int, bytes]
 
-#: The number of bytes that are read at most at a time.
-PART = 65_536
-#: The bytes of a frame before its payload: its type, its channel and the size of the payload.
-_HEAD = 7
-#: The byte that ends each frame.
-_END = 0xCE
-#: The error numbers that do not end the connection.
-_AGAIN = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOENT})
-
 #: Errors of py-amqp's decoder: its own one is about a type that it does not know.
 _UNDECODABLE = (
     *(ValueError, ArithmeticError, OSError, StructError, LookupError, RecursionError),
@@ -53,59 +36,6 @@ _UNDECODABLE = (
 
 #: A header's class, weight and body size precede its properties.
 _PROPERTIES = 12
-
-
-class FrameSocket(TCPTransport):
-    """A transport of py-amqp that keeps the frames that have arrived until they are wanted."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._frames: deque[Frame] = deque()
-        self._rest = b""
-
-    @property
-    def has_frame(self) -> bool:
-        """Whether `read_frame` returns at once, without a system call."""
-        return bool(self._frames)
-
-    def read_frame(self, *_: Any) -> Frame:
-        """Return the next frame.
-
-        :raises TimeoutError: it has not arrived within the time-out of the socket.
-        :raises OSError: the connection has ended. :raises UnexpectedFrame: it is not a frame.
-        """
-        while not self._frames:
-            self._receive()
-        return self._frames.popleft()
-
-    def _receive(self) -> None:
-        try:
-            part = self.sock.recv(PART)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            if error.errno in _AGAIN:
-                raise TimeoutError from error
-            self.connected = False
-            raise
-        if not part:
-            self.connected = False
-            raise OSError("the message broker has closed the connection")
-        self._split(self._rest + part)
-
-    def _split(self, received: bytes) -> None:
-        """Keep the complete frames, and the rest."""
-        begin, size = 0, len(received)
-        while size - begin > _HEAD:
-            kind, channel, length = unpack_from(">BHI", received, begin)
-            end = begin + _HEAD + length
-            if end >= size:
-                break
-            if received[end] != _END:
-                raise UnexpectedFrame(f"a frame ends with {received[end]:#04x}, not {_END:#04x}")
-            self._frames.append((kind, channel, received[begin + _HEAD : end]))
-            begin = end + 1
-        self._rest = received[begin:]
 
 
 def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[[Frame], bool]:

@@ -23,7 +23,7 @@ from amqp.exceptions import MessageNacked
 from amqp.protocol import queue_declare_ok_t
 from kombu.transport import pyamqp
 
-from rtagent.rpc.amqp_frames import FrameSocket, harmless_frames
+from rtagent.rpc.amqp_frames import harmless_frames
 from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, RefusedMessage, check, check_delivery
 from rtagent.rpc.topics import AGENT, SCHEDULER
 
@@ -252,14 +252,6 @@ class Connection(_Waiting, pyamqp.Connection):
         _connection_errors.clear()
         return connected
 
-    def Transport(
-        self, host: str, connect_timeout: float | None, ssl: Any = False, *args: Any, **named: Any
-    ) -> Any:
-        """Return the socket to the broker, not connected yet."""
-        if ssl:
-            return super().Transport(host, connect_timeout, ssl, *args, **named)
-        return FrameSocket(host, connect_timeout, *args, **named)
-
     @contextlib.contextmanager
     def answering_by(self, deadline: float) -> Iterator[None]:
         """Read no longer than that. For the thread that uses the connection."""
@@ -271,9 +263,7 @@ class Connection(_Waiting, pyamqp.Connection):
 
     def blocking_read(self, timeout: float | None = None) -> Any:
         """Read one frame. :raises ConnectionError: the answer that is waited for did not arrive."""
-        deadline, transport = self._answer_by, self.transport
-        if isinstance(transport, FrameSocket) and transport.has_frame:
-            return self.on_inbound_frame(transport.read_frame())
+        deadline = self._answer_by
         if deadline is None:
             return super().blocking_read(timeout)
         # If this process stood still, the answer has arrived in the meantime.

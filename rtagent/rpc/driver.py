@@ -18,7 +18,6 @@ from oslo_messaging.rpc.server import RPCServer
 PRIVATE: Mapping[str, str] = {
     "_driver": "of a transport: the names below are those of RabbitMQ's driver",
     "_get_reply_queue_name": "permissions can name the reply queues of a user",
-    "_connection_pool": "a connection prepares for a failure only after one, see `repair_late`",
     "_send": "an event goes to a queue that exists, and is refused if there is none",
     "_get_connection": "a reply is tried once",
     "_send_reply": "the same",
@@ -42,41 +41,6 @@ def register_options(conf: cfg.ConfigOpts) -> None:
 def name_reply_queue(transport: oslo_messaging.RPCTransport, name: Callable[[], str]) -> None:
     """Let `name` make the name of the reply queue of a transport to RabbitMQ."""
     transport._driver._get_reply_queue_name = name
-
-
-def repair_late(transport: oslo_messaging.RPCTransport) -> None:
-    """Let later connections of a transport to RabbitMQ prepare for a failure only after one.
-
-    oslo.messaging has kombu wrap each message that it sends, and each wait for one, and kombu makes
-    a class for each of these, which takes longer than to encode the message.
-    """
-    pool = transport._driver._connection_pool
-
-    class RepairedConnection(pool.connection_cls):  # type: ignore[misc, name-defined]
-        def ensure(
-            self, method: Callable[[], Any], retry: float | None = None, **callbacks: Any
-        ) -> Any:
-            if self.channel is None:
-                return super().ensure(method, retry=retry, **callbacks)
-            try:
-                return method()
-            except Exception as error:
-                # Also what no repetition helps: oslo.messaging raises that at once.
-                return super().ensure(_failed_first(method, error), retry=retry, **callbacks)
-
-    pool.connection_cls = RepairedConnection
-
-
-def _failed_first(method: Callable[[], Any], error: Exception) -> Callable[[], Any]:
-    """Return a function that first raises this error, and later calls the method."""
-    failures = [error]
-
-    def attempt() -> Any:
-        if failures:
-            raise failures.pop()
-        return method()
-
-    return attempt
 
 
 def send_to_queue(

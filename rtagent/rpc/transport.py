@@ -43,7 +43,6 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
         raise _invalid_url("DEFAULT", url or conf.transport_url) from exc
     parsed = oslo_messaging.TransportURL.parse(conf, url)
     if is_rabbitmq(parsed):
-        driver.repair_late(transport)
         user = next((host.username for host in parsed.hosts), None) or ""
         # Unless an option makes the name of the reply queue.
         if can_name(user) and not transport.conf.oslo_messaging_rabbit.use_queue_manager:

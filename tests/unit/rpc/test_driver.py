@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from queue import Queue
 from typing import Any
 
-import amqp
 import oslo_messaging
 import pytest
 from oslo_config import cfg
@@ -78,61 +77,6 @@ def served(transport: oslo_messaging.RPCTransport) -> Iterator[list[Workers]]:
 
 def asked(transport: oslo_messaging.RPCTransport) -> Any:
     return oslo_messaging.get_rpc_client(transport, TARGET, timeout=30).call({}, "reply_queue")
-
-
-class Attempts:
-    """Fails with each of these errors, one after the other. :ivar made: the number of calls."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self._errors, self.made = list(errors), 0
-
-    def __call__(self) -> None:
-        self.made += 1
-        if self._errors:
-            raise self._errors.pop(0)
-
-
-@pytest.fixture
-def connection(transport: oslo_messaging.RPCTransport) -> Iterator[Any]:
-    """A connection that prepares for a failure only after one."""
-    transport.conf.set_override("kombu_reconnect_delay", 0, group="oslo_messaging_rabbit")
-    driver.repair_late(transport)
-    with transport._driver._get_connection() as pooled:
-        yield pooled
-
-
-def test_what_succeeds_is_done_once_and_without_kombu(connection):
-    attempts = Attempts()
-    connection.connection.connection = None  # kombu's own, which is not needed
-    connection.ensure(attempts, retry=2)
-    assert attempts.made == 1
-
-
-def test_a_lost_connection_is_opened_again(connection):
-    attempts, before = Attempts(amqp.RecoverableConnectionError("lost")), connection.channel
-    lost: list[Exception] = []
-    connection.ensure(attempts, retry=2, recoverable_error_callback=lost.append)
-    assert attempts.made == 2
-    assert [str(error) for error in lost] == ["lost"]
-    assert connection.channel is not before
-
-
-def test_the_number_of_attempts_is_bounded(connection):
-    attempts = Attempts(*[amqp.RecoverableConnectionError("lost")] * 5)
-    failed: list[Exception] = []
-    with pytest.raises(oslo_messaging.MessageDeliveryFailure):
-        connection.ensure(attempts, retry=1, error_callback=failed.append)
-    assert attempts.made == 2
-    assert len(failed) == 1
-
-
-def test_what_no_repetition_helps_is_raised_as_it_is(connection):
-    error = oslo_messaging.MessageUndeliverable(None, "", "", None)
-    attempts = Attempts(error)
-    with pytest.raises(oslo_messaging.MessageUndeliverable) as raised:
-        connection.ensure(attempts, retry=2)
-    assert raised.value is error
-    assert attempts.made == 1
 
 
 def test_the_options_of_metrics_and_tracing_are_registered():
