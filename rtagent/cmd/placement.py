@@ -20,8 +20,9 @@ from rtagent.cmd.output import Lines
 from rtagent.errors import HypervisorUnavailable, NodeNotFound, PlacementError, RtAgentError
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
-from rtagent.placement.allocation_audit import allocated_consumers, unclaimed
+from rtagent.placement.allocation_audit import unclaimed
 from rtagent.placement.client import HttpPlacement
+from rtagent.placement.consumers import read_consumers
 from rtagent.placement.diff import Difference, differences
 from rtagent.placement.layout import Layout, Quantities
 from rtagent.placement.loading import load, not_configured
@@ -195,9 +196,7 @@ def wanted_tree(
 
 
 def _unclaimed(api: HttpPlacement, state: NodeState) -> Mapping[str, Mapping[str, int]]:
-    root = state.node.uuid
-    listed = {root: api.allocations(root)["allocations"]} if api.provider(root) else {}
-    return unclaimed(state, allocated_consumers(listed))
+    return unclaimed(state, read_consumers(api, [state.node.uuid]))
 
 
 def node_state(client: Client, name: str | None) -> NodeState:

@@ -21,12 +21,11 @@ from rtagent.placement.allocation_audit import (
     AllocatedConsumer,
     AllocationVerdict,
     Finding,
-    allocated_consumers,
     classify,
     without_record,
 )
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.consumers import change_parts
+from rtagent.placement.consumers import change_parts, read_consumers
 from rtagent.placement.deletions import check_deletable
 
 COLUMNS = ("consumer", "type", "project", "provider", "resources", "reason", "since")
@@ -131,9 +130,7 @@ def _providers(api: HttpPlacement, state: NodeState) -> Mapping[str, str]:
 def _orphans(
     client: Client, api: HttpPlacement, state: NodeState, providers: Iterable[str]
 ) -> list[Finding]:
-    consumers = allocated_consumers(
-        {uuid: api.allocations(uuid)["allocations"] for uuid in providers}
-    )
+    consumers = read_consumers(api, providers)
     ended = client.database.ended(state.node.uuid, without_record(state, consumers))
     findings = classify(state, consumers, ended, {})
     return [

@@ -64,26 +64,6 @@ class Finding(Value, frozen=True, kw_only=True):
     expected: Parts = {}
 
 
-def allocated_consumers(
-    listings: Mapping[str, Mapping[str, Mapping[str, object]]],
-) -> dict[str, AllocatedConsumer]:
-    """Return the consumers of several providers, by uuid.
-
-    :param listings: by provider: the ``allocations`` of ``GET
-        /resource_providers/{uuid}/allocations``.
-    """
-    parts: dict[str, dict[str, Mapping[str, int]]] = {}
-    generations: dict[str, int | None] = {}
-    for provider, consumers in listings.items():
-        for uuid, allocation in consumers.items():
-            parts.setdefault(uuid, {})[provider] = allocation["resources"]  # type: ignore[assignment]
-            generations[uuid] = allocation.get("consumer_generation")  # type: ignore[assignment]
-    return {
-        uuid: AllocatedConsumer(uuid=uuid, generation=generations[uuid], parts=found)
-        for uuid, found in parts.items()
-    }
-
-
 def without_record(state: NodeState, uuids: Iterable[str]) -> frozenset[str]:
     """Return the consumers of which only the history of claims may know something."""
     return frozenset(

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
 from rtagent.model.claim import ClaimEnd
 from rtagent.model.consumers import Parts, consumers_of
@@ -20,7 +20,6 @@ from rtagent.placement.allocation_audit import (
     AllocationVerdict,
     Finding,
     Published,
-    allocated_consumers,
     classify,
     published_classes,
     quantities,
@@ -31,6 +30,7 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import (
     ConsumerRecord,
     change_parts,
+    read_consumers,
     read_record,
     tree_providers,
 )
@@ -229,16 +229,9 @@ class AllocationAuditor:
 
     def _read(self) -> _Read:
         providers = tree_providers(self._api, self._view.state().node.uuid)
-        listings = {}
-        for provider in sorted(providers):
-            self._give_way()
-            try:
-                listings[provider] = self._api.allocations(provider)["allocations"]
-            except PlacementConflict:
-                continue  # it was deleted meanwhile: then nothing was allocated from it
         return _Read(
             providers=providers,
-            consumers=allocated_consumers(listings),
+            consumers=read_consumers(self._api, providers, self._give_way),
             published=published_classes(self._view.tree()),
         )
 

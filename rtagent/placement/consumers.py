@@ -174,6 +174,30 @@ def tree_providers(api: HttpPlacement, root: str) -> frozenset[str]:
     return frozenset(provider["uuid"] for provider in api.tree(root))
 
 
+def read_consumers(
+    api: HttpPlacement, providers: Iterable[str], give_way: Callable[[], None] = lambda: None
+) -> dict[str, AllocatedConsumer]:
+    """Return the consumers of several providers, by uuid, with one request for each provider.
+
+    :param give_way: called before each request, for what is more urgent.
+    """
+    parts: dict[str, dict[str, Mapping[str, int]]] = {}
+    generations: dict[str, int | None] = {}
+    for provider in sorted(providers):
+        give_way()
+        try:
+            consumers = api.allocations(provider)["allocations"]
+        except PlacementConflict:
+            continue  # it was deleted meanwhile, so that nothing is allocated from it
+        for uuid, allocation in consumers.items():
+            parts.setdefault(uuid, {})[provider] = allocation["resources"]
+            generations[uuid] = allocation.get("consumer_generation")
+    return {
+        uuid: AllocatedConsumer(uuid=uuid, generation=generations[uuid], parts=found)
+        for uuid, found in parts.items()
+    }
+
+
 class OwnProviders(Protocol):
     """The uuids of this node's providers.
 

@@ -4,10 +4,9 @@ a backlog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from rtagent.errors import PlacementConflict
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD
 from rtagent.model.consumers import (
@@ -21,7 +20,7 @@ from rtagent.model.consumers import (
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.consumers import Group, WantedConsumer
+from rtagent.placement.consumers import Group, WantedConsumer, read_consumers, tree_providers
 
 #: From this number of guests on, several are written in one request. Then their requests have no
 #: request id of a caller.
@@ -143,7 +142,8 @@ def differing_consumers(api: HttpPlacement, state: NodeState) -> Sequence[str]:
     :raises PlacementError: Placement cannot be read.
     """
     own = own_providers(state)
-    found = _allocations(api, state, own)
+    consumers = read_consumers(api, tree_providers(api, state.node.uuid) & own)
+    found = {uuid: consumer.parts for uuid, consumer in consumers.items()}
     return sorted(
         uuid
         for owner in state.owners
@@ -164,18 +164,3 @@ def _wanted_parts(state: NodeState, owner: str) -> Mapping[str, Parts]:
     moves = (claim.migration_uuid for claim in claims)
     wanted: dict[str, Parts] = {uuid: {} for uuid in moves if uuid}
     return wanted | {uuid: each.parts for uuid, each in consumers_of(state, owner).items()}
-
-
-def _allocations(
-    api: HttpPlacement, state: NodeState, own: Set[str]
-) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-    """Return what consumers have on this node's providers, in one request for each provider."""
-    found: dict[str, dict[str, Mapping[str, int]]] = {}
-    for uuid in sorted(each["uuid"] for each in api.tree(state.node.uuid) if each["uuid"] in own):
-        try:
-            allocations = api.allocations(uuid)["allocations"]
-        except PlacementConflict:
-            continue  # it was deleted meanwhile, so that nothing is allocated from it
-        for consumer, part in allocations.items():
-            found.setdefault(consumer, {})[uuid] = part["resources"]
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec.structs import asdict, replace
 
@@ -16,6 +17,8 @@ from rtagent.model.node_state import NodeState
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import evacuation_records, is_left_to_calls
 from rtagent.reconcile.steps import AuditStep, ClaimTransition, Outcome
+
+T = TypeVar("T")
 
 CAUSE = "audit"
 
@@ -71,11 +74,6 @@ def _is_left_to_calls(state: NodeState, step: AuditStep) -> bool:
 def _change(state: NodeState, steps: Sequence[AuditStep], now: datetime) -> Change:
     transitions = [planned for step in steps for planned in step.transitions]
     events = tuple(_event(state, planned, now) for planned in transitions)
-    topologies = [step.topology for step in steps if step.topology is not None]
-    inventories = [
-        step.resource_inventories for step in steps if step.resource_inventories is not None
-    ]
-    leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
     change = Change(
         cause=CAUSE,
         actor=CAUSE,
@@ -85,12 +83,16 @@ def _change(state: NodeState, steps: Sequence[AuditStep], now: datetime) -> Chan
         migrations=tuple(evacuation_records(state, transitions, now)),
         devices=tuple(step.device for step in steps if step.device is not None),
         device_removals=tuple(s.removed_device for s in steps if s.removed_device is not None),
-        resource_inventories=inventories[0] if inventories else None,
-        topology=topologies[0] if topologies else None,
-        disk_available_least=leasts[0] if leasts else None,
+        resource_inventories=_first(step.resource_inventories for step in steps),
+        topology=_first(step.topology for step in steps),
+        disk_available_least=_first(step.disk_available_least for step in steps),
     )
     change = with_consequences(state, change, events)
     return replace(change, notifications=found_drift(state, change))
+
+
+def _first(facts: Iterable[T | None]) -> T | None:
+    return next((fact for fact in facts if fact is not None), None)
 
 
 def _event(state: NodeState, planned: ClaimTransition, now: datetime) -> Event:
