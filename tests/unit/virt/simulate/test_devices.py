@@ -69,13 +69,6 @@ def test_a_shared_gpu_has_mediated_devices(tmp_path):
         assert (type_.id, type_.available_instances) == ("nvidia-222", 4)
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_each_device_has_an_address_of_its_own(machine, tmp_path):
-    number = 2 * machine.gpus + machine.nics * (1 + machine.vfs) + machine.nvmes
-    number += machine.shared_gpus
-    assert len(shown(machine, tmp_path)) == number
-
-
 def test_each_device_is_behind_a_root_port_of_its_cell(tmp_path):
     machine = Machine(gpus=2, nics=1, vfs=2, nvmes=1, shared_gpus=1)
     assert dict(root_ports(nodes(machine, tmp_path))) == {
@@ -90,13 +83,16 @@ def test_each_device_is_behind_a_root_port_of_its_cell(tmp_path):
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_each_card_has_a_root_port_of_its_own(machine, tmp_path):
+def test_each_device_has_an_address_and_each_card_a_root_port_of_its_own(machine, tmp_path):
     there = nodes(machine, tmp_path)
-    cards = {each.address[:-1] for each in devices(there) if each.parent_addr is None}
-    ports = dict(root_ports(there))
-    assert len(ports) == len(devices(there))
+    found, ports = devices(there), dict(root_ports(there))
+    addresses = {each.address for each in found}
+    functions = 2 * machine.gpus + machine.nics * (1 + machine.vfs)
+    assert len(addresses) == functions + machine.nvmes + machine.shared_gpus
+    assert ports.keys() == addresses
+    cards = {each.address[:-1] for each in found if each.parent_addr is None}
     assert len(set(ports.values())) == len(cards)
-    assert not set(ports.values()) & ports.keys()
+    assert not set(ports.values()) & addresses
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
