@@ -198,8 +198,8 @@ def test_two_agents_of_one_host_after_a_restart_of_the_broker(rabbitmq: RabbitMQ
     claims = {clones.claim() for _ in range(4)}
     clones.second.start()
     clones.wait_known()
-    rabbitmq.stop()
-    rabbitmq.start()
+    with rabbitmq.outage():
+        pass
 
     brief, api = clones.api(timeout=5), clones.api()
     wait_until(lambda: outcome(brief.release_claim, str(uuid.uuid4())) == "DuplicateHost")

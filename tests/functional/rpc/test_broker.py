@@ -58,11 +58,10 @@ def test_quorum_queues_are_supported(rabbitmq: RabbitMQ, station_on: Callable[..
 def test_the_server_starts_before_the_broker(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
-    rabbitmq.stop()
-    station = station_on(rabbitmq.transport_url)
-    station.server.start()
-    assert eventually(lambda: station.health() == "warn")
-    rabbitmq.start()
+    with rabbitmq.outage():
+        station = station_on(rabbitmq.transport_url)
+        station.server.start()
+        assert eventually(lambda: station.health() == "warn")
     assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
@@ -122,12 +121,11 @@ def test_a_stop_without_a_broker_ends_in_time(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station], caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
-    rabbitmq.stop()
-    never_connected = station_on(rabbitmq.transport_url)
-    never_connected.server.start()
-    assert not never_connected.server.stop(1)
+    with rabbitmq.outage():
+        never_connected = station_on(rabbitmq.transport_url)
+        never_connected.server.start()
+        assert not never_connected.server.stop(1)
     assert "gave up waiting for the message broker" in caplog.messages
-    rabbitmq.start()
 
 
 def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
