@@ -76,12 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f" schema show {METHOD}`; - is standard input.",
     )
     add_fields(group, {**_INSTANCE, **FLAVOR})
-    group.add_argument(
-        "--volume-backed",
-        action="store_true",
-        default=None,
-        help="The root disk is a volume and uses no disk of the host.",
-    )
+    add_volume_backed(group)
     for option, (metavar, parse, text) in _pairs().items():
         group.add_argument(option, action="append", type=parse, metavar=metavar, help=text)
     group.add_argument("--tag", help="A text of your choice, stored with the claim.")
@@ -93,6 +88,16 @@ def add_fields(
     """Add an option for each field."""
     for option, (metavar, kind, text) in options.items():
         group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+
+
+def add_volume_backed(group: argparse._ActionsContainer) -> None:
+    """Add the option that counts no root disk."""
+    group.add_argument(
+        "--volume-backed",
+        action="store_true",
+        default=None,
+        help="The root disk is a volume and uses no disk of the host.",
+    )
 
 
 def _pairs() -> dict[str, tuple[str, Callable[[str], object], str]]:

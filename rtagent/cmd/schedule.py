@@ -11,6 +11,7 @@ from rtagent.cmd.cells import Column
 from rtagent.cmd.claim_request import (
     FLAVOR,
     add_fields,
+    add_volume_backed,
     check_options,
     field,
     fields,
@@ -177,12 +178,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         " scheduler explain`; - is standard input.",
     )
     add_fields(group, {**_SPEC, **FLAVOR})
-    group.add_argument(
-        "--volume-backed",
-        action="store_true",
-        default=None,
-        help="The root disk is a volume and uses no disk of the host.",
-    )
+    add_volume_backed(group)
     for option, text in (
         ("--property", "An extra spec of the flavor; may be repeated."),
         ("--image-property", "A property of the image; may be repeated."),

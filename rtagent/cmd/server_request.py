@@ -14,6 +14,7 @@ from rtagent.cmd.base import invalid
 from rtagent.cmd.claim_request import (
     FLAVOR,
     add_fields,
+    add_volume_backed,
     field,
     fields,
     hints,
@@ -70,11 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
     add_host(group)
-    group.add_argument(
-        "--volume-backed",
-        action="store_true",
-        help="The root disk is a volume and uses no disk of the host.",
-    )
+    add_volume_backed(group)
 
 
 def add_host(parser: argparse._ActionsContainer) -> None:
@@ -92,7 +89,7 @@ def request(args: argparse.Namespace) -> RequestSpec:
     document: dict[str, Any] = {
         "flavor": {**fields(args, FLAVOR), **mapping("extra_specs", "--property", args.property)},
         "image": mapping("properties", "--image-property", args.image_property),
-        "is_bfv": args.volume_backed,
+        "is_bfv": bool(args.volume_backed),
         "scheduler_hints": hints(args.hint or ()),
     }
     for name, value in (

@@ -71,9 +71,12 @@ def migration_of(run: Run) -> MigrationFacts:
     return migration
 
 
-def move_arguments(run: Run) -> dict[str, Any]:
-    """Return the arguments of the calls of a move, after its claim."""
-    migration = msgspec.to_builtins(migration_of(run))
+def move_arguments(run: Run, of: MigrationFacts | None = None) -> dict[str, Any]:
+    """Return the arguments of the calls of a move, after its claim.
+
+    :param of: the migration. Default: the operation's own.
+    """
+    migration = msgspec.to_builtins(of or migration_of(run))
     return {
         "instance_uuid": run.server.uuid,
         "migration": {name: value for name, value in migration.items() if value is not None},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
@@ -19,6 +18,7 @@ from rtagent.conductor.operations.moves import (
     drop_at_destination,
     leave,
     migration_of,
+    move_arguments,
     on_same_host,
     report_back,
     report_both,
@@ -147,9 +147,7 @@ def _on_same_host(run: Run) -> bool:
 
 
 def _arguments(run: Run) -> dict[str, Any]:
-    migration = msgspec.to_builtins(_move(run).migration)
-    given = {name: value for name, value in migration.items() if value is not None}
-    return {"instance_uuid": run.server.uuid, "migration": given}
+    return move_arguments(run, _move(run).migration)
 
 
 def _undefine_at_source(run: Run) -> None:

@@ -107,7 +107,7 @@ class IsolatedHostsFilter(Filter):
 class _LimitFilter(Filter):
     """Refuse a host that has as many of something as allowed, or more.
 
-    :ivar key: the option, and the key in the metadata of aggregates.
+    :ivar key: in the metadata of aggregates, as the option is called.
     :ivar field: of the host, with the number. :ivar counts_guests: every guest adds to it, also one
         that only runs.
     :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
@@ -121,10 +121,14 @@ class _LimitFilter(Filter):
     counts_guests: ClassVar[bool] = True
     by_aggregates: ClassVar[bool] = False
 
+    @property
+    def limit(self) -> int:
+        """The limit by the option."""
+        raise NotImplementedError
+
     def limit_on(self, host: HostState) -> int | Rejection:
         """The limit of a host."""
-        limit: int = getattr(self.options, self.key)
-        return limit_of(host, self.key, limit) if self.by_aggregates else limit
+        return limit_of(host, self.key, self.limit) if self.by_aggregates else self.limit
 
     def prepare(self, request: Request) -> Check | None:
         """Judge every request."""
@@ -155,6 +159,11 @@ class NumInstancesFilter(_LimitFilter):
 
     key, field, what = "max_instances_per_host", "num_instances", "instances"
 
+    @property
+    def limit(self) -> int:
+        """``max_instances_per_host``."""
+        return self.options.max_instances_per_host
+
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
     """As NumInstancesFilter; the metadata of the host's aggregates come before the option."""
@@ -167,6 +176,11 @@ class IoOpsFilter(_LimitFilter):
 
     key, field, what = "max_io_ops_per_host", "num_io_ops", "instances that do much I/O"
     counts_guests = False
+
+    @property
+    def limit(self) -> int:
+        """``max_io_ops_per_host``."""
+        return self.options.max_io_ops_per_host
 
 
 class AggregateIoOpsFilter(IoOpsFilter):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from tests.support.hosts import uid
 SERVER = uid(1)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scenario:
     """:ivar prepare: what happens before. :ivar act: the operation. :ivar settle: what happens
     after it, or after it was interrupted."""
@@ -115,6 +116,11 @@ def name(request):
 
 @pytest.fixture
 def trials(name, every):
+    return trials_of(name, every)
+
+
+@cache
+def trials_of(name, every):
     return Trials(name, every)
 
 

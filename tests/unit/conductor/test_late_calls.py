@@ -10,6 +10,8 @@ ends, of each operation other ones.
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from rtagent.conductor.errors import OperationFailed, OperationTaken
@@ -145,6 +147,7 @@ def _suspend(scenario, tried, finish, then, answered):
         assert [books(cloud)] == others, point
 
 
+@cache
 def _points(scenario):
     cloud = Trials.prepared(scenario)
     faults = cloud.faults

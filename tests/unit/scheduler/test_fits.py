@@ -1,4 +1,4 @@
-"""Verdicts: decided by the agents' rules, and kept until the host changes."""
+"""Claims of requests: their templates, and verdicts, which are kept until the host changes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidFlavor
-from rtagent.model.claim import Claim
+from rtagent.model.claim import BUILD, Claim
 from rtagent.model.decision import ReasonCode
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
+from rtagent.model.server import ImageRequest
 from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
 from rtagent.scheduler.errors import NoValidHost
@@ -167,3 +168,30 @@ def test_devices_that_other_owners_have_do_not_fit():
     assert isinstance(verdict(state, 1), Claim)
     state, _ = built(state, "gpu:1")
     assert isinstance(verdict(state, 1), Rejection)
+
+
+def test_the_request_of_an_instances_claim():
+    image = ImageRequest(id="i", min_ram=1, properties={"hw_cpu_policy": "shared"})
+    template = claim_template(
+        spec(project_id="p", user_id="u", os_type="linux", is_bfv=True, image=image)
+    )
+    owner = uid()
+    instance = template.build_request(owner).instance
+    assert (instance.uuid, instance.project_id, instance.user_id) == (owner, "p", "u")
+    assert (instance.os_type, instance.is_volume_backed) == ("linux", True)
+    assert instance.image.properties == {"hw_cpu_policy": "shared"}
+    assert template.build.instance.uuid == NO_OWNER
+
+
+def test_kinds_of_claims():
+    purposes = ("build", "unshelve", "resize", "migration", "live-migration", "evacuation")
+    kinds = [claim_template(spec(purpose=purpose)).kind for purpose in purposes]
+    assert kinds == [BUILD, BUILD, *purposes[2:]]
+
+
+def test_only_a_live_migration_keeps_page_sizes():
+    pages = {"hw:mem_page_size": "any"}
+    for purpose, sizes in (("live-migration", (2048,)), ("resize", ())):
+        template = claim_template(spec(purpose=purpose, extra_specs=pages), (2048,))
+        assert template.page_sizes == sizes
+        assert template.move_request(template.build).source.page_sizes == sizes

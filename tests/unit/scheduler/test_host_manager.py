@@ -43,6 +43,13 @@ class View:
         assert len(found) == 1
         return found[0]
 
+    def later(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.manager.tick()
+
+    def assume(self, agent: ReportingAgent, *asked):
+        return self.manager.assume(agent.uuid, assumable(agent.state, *asked), here=True)
+
     def is_down(self, agent: ReportingAgent) -> bool:
         return self.host(agent).seen < self.clock.monotonic() - TIMES.down
 
@@ -145,8 +152,7 @@ def test_unknown_description_is_asked_for_and_the_host_appears_with_it(view, man
     assert view.asked == [Wanted(host="cn1", description=True)]
     deliver(manager, agent.report())
     assert len(view.asked) == 1  # it was asked just now
-    view.clock.advance(ASK_AGAIN)
-    manager.tick()
+    view.later(ASK_AGAIN)
     assert len(view.asked) == 2
     deliver(manager, *agent.answer())
     assert view.host(agent).vcpus_total == 8
@@ -230,56 +236,46 @@ def test_a_position_that_is_too_high_does_not_freeze_a_host(view, manager, wrong
     assert view.is_down(agent)
     for _ in range(2):
         deliver(manager, *agent.answer())
-        view.clock.advance(ASK_AGAIN)
-        manager.tick()
+        view.later(ASK_AGAIN)
     seen = view.host(agent)
     assert not view.is_down(agent)
     assert (seen.vcpus_used, seen.base.epoch, list(seen.instances)) == (3, 1, [uid(1)])
     view.asked.clear()
-    view.clock.advance(ASK_AGAIN)
-    manager.tick()
+    view.later(ASK_AGAIN)
     assert view.asked == []
 
 
-def update(manager, agent, epoch, number, infos):
-    message = UpdateInstanceInfo(
+def change(manager, agent, epoch, number, infos, kind=UpdateInstanceInfo, **fields):
+    message = kind(
         host="cn1",
         node_uuid=agent.uuid,
         epoch=epoch,
         revision=number,
         instances=instances_text(infos),
+        **fields,
     )
     manager.change_instances(message, infos)
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole list", "one instance"])
+@pytest.mark.parametrize(
+    "whole",
+    [{"kind": SyncInstanceInfo, "digest": "d"}, {}],
+    ids=["whole list", "one instance"],
+)
 @pytest.mark.parametrize(("epoch", "number"), [(LAST, 1), (LAST, LAST), (1, LAST)])
 def test_a_number_that_is_too_high_does_not_freeze_the_instances(
     view, manager, epoch, number, whole
 ):
     agent, info = reported(view), InstanceInfo(uuid=uid(99))
-    if whole:
-        message = SyncInstanceInfo(
-            host="cn1",
-            node_uuid=agent.uuid,
-            epoch=epoch,
-            revision=number,
-            digest="d",
-            instances=instances_text((info,)),
-        )
-        manager.change_instances(message, (info,))
-    else:
-        update(manager, agent, epoch, number, (info,))
+    change(manager, agent, epoch, number, (info,), **whole)
     agent.claim(request(1, 64, owner=uid(1)))
     deliver(manager, *agent.messages())
     assert uid(99) in view.host(agent).instances
-    view.clock.advance(GAP)
-    manager.tick()
+    view.later(GAP)
     assert view.asked == [Wanted(host="cn1", instances=True)]
     deliver(manager, *agent.answer())
     assert set(view.host(agent).instances) == {uid(1)}
-    view.clock.advance(ASK_AGAIN)
-    manager.tick()
+    view.later(ASK_AGAIN)
     assert len(view.asked) == 1
 
 
@@ -305,13 +301,13 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
     agent = reported(view)
     many = [InstanceInfo(uuid=uid(number)) for number in range(MAX_INSTANCES + 1)]
     half = len(many) // 2
-    update(manager, agent, 1, 2, many[:half])
-    update(manager, agent, 1, 3, many[half:])
+    change(manager, agent, 1, 2, many[:half])
+    change(manager, agent, 1, 3, many[half:])
     assert len(view.host(agent).instances) == half and manager.counts["set_aside"] == 1
     usage = DomainUsage(domain_uuid=uid(1), name="x" * 2**20, active=True, vcpus=1, memory_mb=1)
     for number in range(4, 14):
         info = InstanceInfo(uuid=uid(number), domain_usage=usage)
-        update(manager, agent, 1, number, (info,))
+        change(manager, agent, 1, number, (info,))
     assert manager.counts["set_aside"] > 1
 
 
@@ -380,13 +376,12 @@ def test_messages_that_are_not_new_are_no_sign_of_life(view, manager):
 
 def test_hosts_that_were_silent_for_long_are_dropped(view, manager):
     agent, other = reported(view), reported(view, "cn2")
-    manager.assume(agent.uuid, assumable(agent.state, request(1, 64)), here=True)
+    view.assume(agent, request(1, 64))
     view.clock.advance(FORGOTTEN_AFTER * TIMES.down)
     deliver(manager, other.report())
     manager.tick()
     assert len(manager.get_all_host_states()) == 2
-    view.clock.advance(1)
-    manager.tick()
+    view.later(1)
     assert [each.uuid for each in manager.get_all_host_states()] == [other.uuid]
     deliver(manager, *agent.answer())
     assert view.host(agent).vcpus_used == 0
@@ -399,11 +394,10 @@ def test_node_of_the_database_stays_until_it_is_removed(view, manager):
     deliver(manager, other.report())
     manager.tick()
     assert view.host(agent).host == "cn1"
-    manager.assume(agent.uuid, assumable(agent.state, request(1, 64)), here=True)
+    view.assume(agent, request(1, 64))
     manager.expect([])
     assert [each.uuid for each in manager.get_all_host_states()] == [other.uuid]
-    view.clock.advance(TIMES.assume)
-    manager.tick()
+    view.later(TIMES.assume)
     assert manager.get_host_state(agent.uuid) is None
 
 
@@ -456,8 +450,7 @@ def test_messages_about_instances_say_who_is_on_the_host(view, manager):
     agent.release(claim.uuid)
     deliver(manager, *agent.messages())
     assert view.host(agent).instance_uuids == set(view.host(agent).instances) == set()
-    view.clock.advance(GAP)
-    manager.tick()
+    view.later(GAP)
     assert view.asked == []
 
 
@@ -467,13 +460,11 @@ def test_lost_message_about_instances_is_noticed_and_the_list_asked_for(view, ma
     *_, report = agent.messages()
     deliver(manager, report)
     assert view.host(agent).instances_here == frozenset() and view.asked == []
-    view.clock.advance(GAP)  # the other message may just be late
-    manager.tick()
+    view.later(GAP)  # the other message may just be late
     assert view.asked == [Wanted(host="cn1", instances=True)]
     deliver(manager, *agent.answer())
     assert view.host(agent).instances_here == {uid(1)}
-    view.clock.advance(ASK_AGAIN)
-    manager.tick()
+    view.later(ASK_AGAIN)
     assert len(view.asked) == 1
 
 
@@ -483,8 +474,7 @@ def test_digest_that_differs_asks_for_the_list(view, manager):
     agent.messages()  # all lost
     agent.number -= 1  # as if nothing had been sent
     deliver(manager, agent.digest())
-    view.clock.advance(GAP)
-    manager.tick()
+    view.later(GAP)
     assert view.asked == [Wanted(host="cn1", instances=True)]
 
 
@@ -493,8 +483,7 @@ def test_messages_of_an_unknown_node_ask_for_its_report(view, manager):
     agent.claim(request(1, 64, owner=uid(1)))
     deliver(manager, agent.whole_list())
     assert manager.get_all_host_states() == () and view.asked == []
-    view.clock.advance(GAP)  # the report may just be late
-    manager.tick()
+    view.later(GAP)  # the report may just be late
     assert view.asked == [Wanted(host="cn1", description=True)]
     deliver(manager, agent.report())
     assert view.host(agent).instances_here == {uid(1)}
@@ -509,7 +498,7 @@ def test_assumed_claim_is_counted_in_everything(view, manager):
         2, 1024, 10, owner=uid(1), extra_specs=PINNED, instance={"vm_state": "building"}
     )
     before = view.host(agent)
-    after = manager.assume(agent.uuid, assumable(agent.state, asked), here=True)
+    after = view.assume(agent, asked)
     assert view.host(agent) is after and after.version != before.version
     assert (after.vcpus_used, after.free_ram_mb) == (2, before.free_ram_mb - 1024)
     assert after.free_disk_mb == before.free_disk_mb - 10 * 1024
@@ -521,7 +510,7 @@ def test_assumed_claim_is_counted_in_everything(view, manager):
 
 def test_assumed_claim_reduces_what_the_file_system_has_left(view, manager):
     agent = reported(view, state=replace(host(), disk_available_least=20))
-    after = manager.assume(agent.uuid, assumable(agent.state, request(1, 64, 5)), here=True)
+    after = view.assume(agent, request(1, 64, 5))
     assert after.free_disk_mb == 15 * 1024
 
 
@@ -536,7 +525,7 @@ def test_claim_of_a_move_is_listed_but_not_here(view, manager):
 def test_report_that_names_the_claim_confirms_it(view, manager):
     agent = reported(view)
     asked, operation = request(1, 1024, owner=uid(1)), uid()
-    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    view.assume(agent, asked, operation)
     deliver(manager, agent.report())  # it crossed the selection
     assert view.host(agent).vcpus_used == 1
     agent.claim(asked, operation)
@@ -553,7 +542,7 @@ def test_report_that_names_the_claim_confirms_it(view, manager):
 def test_report_alone_confirms_a_claim(view, manager):
     agent = reported(view)
     asked, operation = request(1, 1024, owner=uid(1)), uid()
-    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    view.assume(agent, asked, operation)
     agent.claim(asked, operation)
     *_, report = agent.messages()
     for _ in range(2):
@@ -608,7 +597,7 @@ def test_claim_is_forgotten_when_its_time_after_the_answer_has_passed(view, mana
 
 def test_claim_of_a_call_that_never_ended_is_forgotten_too(view, manager):
     agent = reported(view)
-    manager.assume(agent.uuid, assumable(agent.state, request(2, 64, 1)), here=True)
+    view.assume(agent, request(2, 64, 1))
     view.clock.advance(TIMES.assume)
     assert manager.get_host_state(agent.uuid).vcpus_used == 0
 
@@ -616,7 +605,7 @@ def test_claim_of_a_call_that_never_ended_is_forgotten_too(view, manager):
 def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(view, manager):
     agent = reported(view)
     asked, operation = request(1, 64, owner=uid(1)), uid()
-    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    view.assume(agent, asked, operation)
     agent.claim(asked, operation)
     granted = agent.messages()[:-1]  # its report is lost
     agent.release(operation)
@@ -631,7 +620,7 @@ def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(vi
 def test_claim_that_no_message_names_ends_by_the_report(view, manager, overtaken):
     agent = reported(view)
     asked, operation = request(1, 64, owner=uid(1)), uid()
-    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    view.assume(agent, asked, operation)
     agent.claim(asked, operation)
     agent.release(operation)
     messages = agent.messages()

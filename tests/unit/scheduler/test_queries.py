@@ -1,4 +1,4 @@
-"""Queries: conditions on a host in JSON."""
+"""JsonFilter: the hint ``query``, a condition on a host in JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import json
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.scheduler.filters.json_query import MAX_DEPTH, MAX_VALUES, parse_query
+from rtagent.scheduler.filters.json_query import MAX_DEPTH, MAX_VALUES, JsonFilter, parse_query
 from tests.support.host_states import host_state
+from tests.support.scheduling import passes, scheduler_request
 
 HOST = host_state(
     "cn1",
@@ -156,3 +157,20 @@ def test_a_malformed_query_is_an_error_of_the_request(text, path, message):
 def test_a_query_may_be_as_deep_and_as_long_as_the_bounds():
     assert parse_query(json.dumps(_nested(MAX_DEPTH)))(HOST) is (MAX_DEPTH % 2 == 1)
     assert parse_query(json.dumps(["in", *range(MAX_VALUES - 1)]))(HOST) is False
+
+
+@pytest.mark.parametrize(
+    ("queries", "passing"),
+    [
+        (json.dumps(TRUE), True),
+        (json.dumps(FALSE), False),
+        *((nothing, True) for nothing in (None, "", [])),
+    ],
+)
+def test_a_host_that_satisfies_the_query_or_is_asked_none_passes(queries, passing):
+    assert passes(JsonFilter, HOST, scheduler_request(hints={"query": queries})) is passing
+
+
+def test_several_queries_are_an_error_of_the_request():
+    with pytest.raises(InvalidRequest, match="one query"):
+        passes(JsonFilter, HOST, scheduler_request(hints={"query": ["[1]", "[2]"]}))
