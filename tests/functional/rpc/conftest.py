@@ -21,6 +21,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
+from tests.servers import RabbitMQ
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
 
@@ -107,30 +108,19 @@ def station_on() -> Iterator[Callable[..., Station]]:
         station.close()
 
 
-@pytest.fixture(params=["fake", "rabbitmq"])
-def bus(request: pytest.FixtureRequest) -> str:
-    """The URL of a bus: within this process, or a real broker."""
-    if request.param == "fake":
-        return "fake://"
-    return str(request.getfixturevalue("rabbitmq").transport_url)
-
-
 @pytest.fixture
-def station(bus: str, station_on: Callable[..., Station]) -> Station:
+def station(rabbitmq: RabbitMQ, station_on: Callable[..., Station]) -> Station:
     """A station whose server has started."""
-    station = station_on(bus)
+    station = station_on(rabbitmq.transport_url)
     station.server.start()
     assert station.server.wait_started(120)
     return station
 
 
-@pytest.fixture(scope="module", params=["fake", "rabbitmq"])
-def shared_station(request: pytest.FixtureRequest) -> Iterator[Station]:
+@pytest.fixture(scope="module")
+def shared_station(rabbitmq_server: RabbitMQ) -> Iterator[Station]:
     """A station for all tests of a module."""
-    url = "fake://"
-    if request.param == "rabbitmq":
-        url = request.getfixturevalue("rabbitmq_server").start().transport_url
-    station = Station(url)
+    station = Station(rabbitmq_server.start().transport_url)
     station.server.start()
     assert station.server.wait_started(120)
     yield station

@@ -11,6 +11,7 @@ import oslo_messaging
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from oslo_context.context import RequestContext
 
 from rtagent.errors import (
     ClaimConflict,
@@ -24,6 +25,7 @@ from rtagent.errors import (
 from rtagent.model.request import Flavor, Instance
 from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.methods import METHODS
 from rtagent.testing.failpoints import Failpoint, FailpointStore
 from tests.functional.rpc.conftest import Station
@@ -101,6 +103,10 @@ def test_errors_arrive_as_they_were_raised(station: Station):
         assert str(remote.value) == remote.value.message
         if "operation_id" not in local.value.kwargs:
             assert remote.value.kwargs == local.value.kwargs
+    reader = RequestContext(user_id="mallory", roles=["reader"], overwrite=False)
+    with pytest.raises(NotAuthorized, match="release_claim needs the role conductor") as refused:
+        api.release_claim(reader, claim["uuid"])
+    assert refused.value.kwargs["caller"] == "mallory"
     assert claim_uuids(station) == {claim["uuid"]}
 
 
@@ -114,7 +120,7 @@ def test_retriable_errors_are_retried(station: Station):
     assert claim_uuids(station) == {claim["uuid"]}
 
 
-def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
+def test_a_call_whose_reply_is_lost_is_repeated(rabbitmq: RabbitMQ, station_on):
     stuck, admission = threading.Event(), threading.Event()
 
     def block() -> None:
@@ -123,7 +129,8 @@ def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
 
     # The first commit is that of the first audit, the second that of the claim.
     station = station_on(
-        bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
+        rabbitmq.transport_url,
+        wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
     )
     station.server.start()
     assert station.server.wait_started(120)
@@ -140,10 +147,10 @@ def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
     assert station.agent.store.calls["commit"] == 2
 
 
-def test_the_error_of_an_unanswered_call_has_its_operation_id(bus: str, station_on):
+def test_the_error_of_an_unanswered_call_has_its_operation_id(rabbitmq: RabbitMQ, station_on):
     admission = threading.Event()
     station = station_on(
-        bus,
+        rabbitmq.transport_url,
         wrap=lambda store: FailpointStore(
             store, Failpoint("commit.before", 2, lambda: admission.wait(120))
         ),
@@ -203,7 +210,7 @@ def test_only_methods_of_the_table_can_be_called(station: Station):
 
 
 def test_a_stop_finishes_the_calls_in_flight(
-    bus: str, station_on, caplog: pytest.LogCaptureFixture
+    rabbitmq: RabbitMQ, station_on, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
     stuck, admission = threading.Event(), threading.Event()
@@ -213,7 +220,8 @@ def test_a_stop_finishes_the_calls_in_flight(
         admission.wait(120)
 
     station = station_on(
-        bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
+        rabbitmq.transport_url,
+        wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
     )
     station.server.start()
     assert station.server.wait_started(120)
