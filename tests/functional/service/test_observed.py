@@ -100,12 +100,6 @@ def test_monitors_are_in_the_record_the_api_and_the_metrics(daemon):
     assert 0.0 <= shown['rtagent_host_metric{metric="cpu.percent"}'] <= 1.0
 
 
-def test_live_lasts_and_shows_no_version(daemon):
-    live = daemon.read("live")
-    assert (live["live"], live["hung"]) == (True, [])
-    assert __version__ not in json.dumps([live, daemon.read("health"), daemon.read("ready")])
-
-
 def test_metrics_show_queues_leases_and_the_build(daemon, claim):
     shown = daemon.metrics()
     assert shown["rtagent_decisions_waiting"] == 0

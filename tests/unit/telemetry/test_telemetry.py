@@ -1,11 +1,8 @@
 """The reporter of the running agent: health, throttled log lines, one logger per module."""
 
-import logging
 from datetime import timedelta
 
 import pytest
-from oslo_config import cfg
-from oslo_log import log
 
 from rtagent.model.health import Check, Status
 from rtagent.telemetry.telemetry import REMEMBERED, WINDOW, LogThrottle, Telemetry
@@ -95,58 +92,3 @@ def test_named_reporters_share_metrics_health_and_throttle(telemetry, caplog):
     assert registry.get_sample_value("rtagent_granted_total", {"method": "instance_claim"}) == 2
     assert [check.part for check in other.checks()] == ["store"]
     assert [r.name for r in caplog.records if r.message == "odd"] == ["rtagent.one"]
-
-
-@pytest.fixture
-def configured(tmp_path):
-    """Sets up the log as the daemon does, from a configuration file with these levels."""
-    root = logging.getLogger()
-    before = root.level, root.handlers[:]
-    touched: list[logging.Logger] = []
-
-    def set_up(levels: str) -> None:
-        (tmp_path / "rtagent.conf").write_text(f"[DEFAULT]\ndefault_log_levels = {levels}\n")
-        conf = cfg.ConfigOpts()
-        log.register_options(conf)
-        conf(["--config-file", str(tmp_path / "rtagent.conf")], project="rtagent")
-        touched.extend(
-            logging.getLogger(pair.partition("=")[0]) for pair in conf.default_log_levels
-        )
-        log.setup(conf, "rtagent")
-
-    yield set_up
-    for logger in touched:
-        logger.setLevel(logging.NOTSET)
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
-
-
-class Kept(logging.Handler):
-    """Keeps what passes the levels of the loggers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[tuple[str, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append((record.name, record.getMessage()))
-
-
-def test_default_log_levels_select_one_module(telemetry, configured):
-    configured("rtagent.state=DEBUG,rtagent.audit=ERROR")
-    kept = Kept()
-    logging.getLogger().addHandler(kept)
-
-    for module in ("rtagent.state.writer", "rtagent.audit", "rtagent.rpc.serving"):
-        reporter = telemetry.named(module)
-        for level in ("debug", "info", "error"):
-            reporter.log(level, f"{level} of {module}")
-
-    assert kept.lines == [
-        ("rtagent.state.writer", "debug of rtagent.state.writer"),
-        ("rtagent.state.writer", "info of rtagent.state.writer"),
-        ("rtagent.state.writer", "error of rtagent.state.writer"),
-        ("rtagent.audit", "error of rtagent.audit"),
-        ("rtagent.rpc.serving", "info of rtagent.rpc.serving"),
-        ("rtagent.rpc.serving", "error of rtagent.rpc.serving"),
-    ]
