@@ -25,6 +25,7 @@ from rtagent.lifecycle.attach import (
 )
 from rtagent.lifecycle.stated_ends import give_back_devices
 from rtagent.model.assignment import PmemNamespace, ResourceInventory
+from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import restore
 from rtagent.model.policy import EnabledMdevType, PciPolicy
@@ -636,6 +637,20 @@ class DevicesMachine(RuleBasedStateMachine):
             owners = self.model.owners_of(address) | self.model.owners_of_mdevs(address)
             assert (row.instance_uuid in owners) if owners else row.instance_uuid is None
         assert self.store.rows.keys() == set(self.tracker.snapshot().devices)
+
+    @invariant()
+    def rows_are_those_of_the_state(self):
+        state = self.tracker.snapshot()
+        everything = Change(
+            cause="test",
+            at=self.clock.now(),
+            puts=tuple(state.claims.values()),
+            devices=tuple(state.devices.values()),
+            domain_usages=tuple(state.domain_usages.values()),
+        )
+        assert self.store.rows == {
+            row.address: row for row in net_devices(host(), state, [everything]).new
+        }
 
     @invariant()
     def restart_restores_the_same_state(self):

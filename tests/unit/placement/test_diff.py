@@ -161,10 +161,6 @@ def test_owned_contents_differ_and_those_of_other_writers_do_not():
     )
 
 
-def test_equal_contents_are_no_difference():
-    assert differences(current({"VCPU": record(8)}, {"A"}), WANTED, contents()) == ()
-
-
 def test_an_obsolete_provider_is_a_difference():
     own = contents({"VCPU"}, {"A"})
     obsolete = replace(provider(name="cn1"), obsolete=True)

@@ -17,9 +17,8 @@ def test_ownership_survives_a_restart(tmp_path):
     assert Ownership(tmp_path).of("u2") == contents({"DISK_GB"})
 
 
-@pytest.mark.parametrize("kind", ["file", "memory"])
-def test_the_last_record_counts(tmp_path, kind):
-    ownership = Ownership(tmp_path) if kind == "file" else Ownership()
+def test_the_last_record_counts(tmp_path):
+    ownership = Ownership(tmp_path)
     assert ownership.of("u1") == contents()
     ownership.remember(provider(uuid="u1"), OWN)
     ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))

@@ -108,10 +108,6 @@ def test_a_round_without_reading_does_not_change_the_time_of_the_refresh():
     assert schedule.wake(6).start(7, 300).fail(8, 1).start(9, 300).succeed(9, 1).due(300) == 155
 
 
-def test_a_round_without_reading_does_not_delay_the_refresh():
-    assert succeeded(now=5, refresh=300).wake(6).start(7, 300).succeed(8, 1).due(300) == 305
-
-
 def test_after_forget_the_next_round_reads_everything():
     assert succeeded().forget(1).due(NEVER) == 1 + GATHER
     assert succeeded().forget(1).start(2, NEVER).reading

@@ -306,16 +306,6 @@ def test_an_inventory_in_use_is_drained_and_the_rest_is_synced(setup):
     assert (disk["total"], disk["reserved"]) == (100, 100)
 
 
-def test_a_drained_inventory_is_removed_once_it_is_free(setup):
-    in_use(setup)
-    wanted = tree(provider({"VCPU": record(4)}))
-    setup.sync(wanted)
-    assert setup.sync(wanted)[1] == ["put_inventories"]
-    setup.api.allocate(ROOT, uid(9), {})
-    assert setup.sync(wanted)[0].problems == ()
-    assert set(setup.shown["inventories"]) == {"VCPU"}
-
-
 def test_an_inventory_without_allocations_is_removed_beside_one_in_use(setup):
     setup.sync(tree(provider({**VCPUS, "DISK_GB": record(100), "VGPU": record(2)})))
     setup.api.allocate(ROOT, uid(9), {"DISK_GB": 10, "VCPU": 1})
