@@ -77,8 +77,9 @@ def test_a_rejection_has_the_agents_reasons():
 
 
 def test_what_a_host_does_not_define_refuses_that_host_only():
-    wanted = spec(extra_specs={"pci_passthrough:alias": "none:1"})
-    rejection = fit(Fits(), wanted)(HOST, uid())
+    judged = fit(Fits(), spec(extra_specs={"pci_passthrough:alias": "gpu:1"}))
+    assert isinstance(judged(host_state("gpus", device_host()), uid()), Claim)
+    rejection = judged(HOST, uid())
     assert isinstance(rejection, Rejection)
     assert "[pci] alias of this host does not define it" in rejection.message
     unobserved = fit(Fits(), spec())(host_state("cn2", host(topology=None)), uid())
