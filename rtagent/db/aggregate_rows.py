@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
@@ -20,6 +20,7 @@ from rtagent.errors import StoreDamaged
 from rtagent.model.node import Aggregate
 from rtagent.scheduler import aggregate_rules as rules
 
+P = ParamSpec("P")
 _AGGREGATES = CheckedColumns(aggregates, ("uuid", "name"), None)
 _HOSTS = CheckedColumns(aggregate_hosts, ("aggregate_uuid", "host"), None)
 _METADATA = CheckedColumns(aggregate_metadata, ("aggregate_uuid", "key", "value"), None)
@@ -41,10 +42,6 @@ class AggregateTable:
         with self._transactions.snapshot() as connection:
             return _read(connection)
 
-    def show(self, aggregate: str) -> Aggregate:
-        """Return one aggregate. :raises AggregateNotFound:"""
-        return rules.find(self.list(), aggregate)
-
     def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
         """Create an aggregate without hosts.
 
@@ -62,26 +59,26 @@ class AggregateTable:
             _insert(connection, new)
             return new
 
-    def set(
-        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    def change(
+        self,
+        aggregate: str,
+        rule: Callable[Concatenate[Aggregate, P], Aggregate],
+        *arguments: P.args,
+        **named: P.kwargs,
     ) -> Aggregate:
-        """Change the metadata of an aggregate. Keys that are not named stay.
+        """Change an aggregate by a rule of `aggregate_rules`, with its further arguments.
 
-        :param metadata: None removes a key. :param name: its new name; None: it stays.
-        :raises AggregateNotFound: AggregateNameExists: ZoneConflict: InvalidRequest:
+        :raises AggregateNotFound: AggregateNameExists: ZoneConflict: InvalidRequest: and those of
+            the rule.
         """
-        return self._change(aggregate, lambda each: rules.with_metadata(each, metadata, name))
-
-    def add_host(self, aggregate: str, host: str) -> Aggregate:
-        """Add a host, by its name in the service's record. It need not have an agent yet.
-
-        :raises AggregateNotFound: AggregateHostExists: ZoneConflict: InvalidRequest:
-        """
-        return self._change(aggregate, lambda each: rules.with_host(each, host))
-
-    def remove_host(self, aggregate: str, host: str) -> Aggregate:
-        """Remove a host. :raises AggregateNotFound: AggregateHostNotFound:"""
-        return self._change(aggregate, lambda each: rules.without_host(each, host))
+        with self._transactions.write_repeatable(serial=True) as connection:
+            stored = _read(connection)
+            before = rules.find(stored, aggregate)
+            after = rule(before, *arguments, **named)
+            rules.check(after, stored)
+            _delete(connection, before.uuid)
+            _insert(connection, after)
+            return after
 
     def delete(self, aggregate: str, now: datetime) -> Aggregate:
         """Delete an aggregate that has no hosts. Return it as it was.
@@ -101,16 +98,6 @@ class AggregateTable:
         """Return the uuids of the aggregates that were deleted."""
         with self._transactions.query() as connection:
             return frozenset(connection.scalars(select(deleted_aggregates.c.uuid)))
-
-    def _change(self, aggregate: str, rule: Callable[[Aggregate], Aggregate]) -> Aggregate:
-        with self._transactions.write_repeatable(serial=True) as connection:
-            stored = _read(connection)
-            before = rules.find(stored, aggregate)
-            after = rule(before)
-            rules.check(after, stored)
-            _delete(connection, before.uuid)
-            _insert(connection, after)
-            return after
 
 
 def _read(connection: Connection) -> tuple[Aggregate, ...]:

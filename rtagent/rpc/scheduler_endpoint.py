@@ -15,6 +15,7 @@ from rtagent.ports import Service
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.scheduler.aggregate_rules import with_host, with_metadata, without_host
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.fleet_counts import FleetFlavor
 
@@ -231,19 +232,20 @@ def create_aggregate(served: ServedScheduler, arguments: CreateAggregate) -> Agg
 @rpc_method(OPERATOR, errors=("AggregateNameExists", "ZoneConflict", *CHANGE_ERRORS), slow=True)
 def set_aggregate(served: ServedScheduler, arguments: SetAggregate) -> Aggregate:
     """Change the name and the metadata of an aggregate."""
-    return served.aggregates.set(arguments.aggregate, arguments.metadata, arguments.name)
+    metadata, name = arguments.metadata, arguments.name
+    return served.aggregates.change(arguments.aggregate, with_metadata, metadata, name)
 
 
 @rpc_method(OPERATOR, errors=("AggregateHostExists", "ZoneConflict", *CHANGE_ERRORS), slow=True)
 def add_host_to_aggregate(served: ServedScheduler, arguments: AggregateHost) -> Aggregate:
     """Add a host to an aggregate. It need not have an agent yet."""
-    return served.aggregates.add_host(arguments.aggregate, arguments.host)
+    return served.aggregates.change(arguments.aggregate, with_host, arguments.host)
 
 
 @rpc_method(OPERATOR, errors=("AggregateHostNotFound", *CHANGE_ERRORS), slow=True)
 def remove_host_from_aggregate(served: ServedScheduler, arguments: AggregateHost) -> Aggregate:
     """Remove a host from an aggregate."""
-    return served.aggregates.remove_host(arguments.aggregate, arguments.host)
+    return served.aggregates.change(arguments.aggregate, without_host, arguments.host)
 
 
 @rpc_method(OPERATOR, errors=("AggregateNotEmpty", *CHANGE_ERRORS), slow=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol
 
 from rtagent.capacity.advice import Advice
 from rtagent.errors import RtAgentError
@@ -15,6 +15,8 @@ from rtagent.ports import Service
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.fleet_counts import FleetFlavor
 from rtagent.scheduler.report_documents import InstanceMessage
+
+P = ParamSpec("P")
 
 
 class SchedulerPong(Value, frozen=True, kw_only=True):
@@ -88,18 +90,14 @@ class AggregateStore(Protocol):
         """Create an aggregate without hosts."""
         ...
 
-    def set(
-        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    def change(
+        self,
+        aggregate: str,
+        rule: Callable[Concatenate[Aggregate, P], Aggregate],
+        *arguments: P.args,
+        **named: P.kwargs,
     ) -> Aggregate:
-        """Change name and metadata."""
-        ...
-
-    def add_host(self, aggregate: str, host: str) -> Aggregate:
-        """Add a host."""
-        ...
-
-    def remove_host(self, aggregate: str, host: str) -> Aggregate:
-        """Remove a host."""
+        """Change an aggregate by a rule of `aggregate_rules`."""
         ...
 
     def delete(self, aggregate: str) -> Aggregate:

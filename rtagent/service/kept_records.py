@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.db.registry import BINARY
@@ -25,6 +25,7 @@ INTERVAL = 60.0
 RETRY = 5.0
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class KeptRecords(Generic[T]):
@@ -121,16 +122,14 @@ class KeptAggregates:
     def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
         return self._after(self._store.create(name, metadata, uuid))
 
-    def set(
-        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    def change(
+        self,
+        aggregate: str,
+        rule: Callable[Concatenate[Aggregate, P], Aggregate],
+        *arguments: P.args,
+        **named: P.kwargs,
     ) -> Aggregate:
-        return self._after(self._store.set(aggregate, metadata, name))
-
-    def add_host(self, aggregate: str, host: str) -> Aggregate:
-        return self._after(self._store.add_host(aggregate, host))
-
-    def remove_host(self, aggregate: str, host: str) -> Aggregate:
-        return self._after(self._store.remove_host(aggregate, host))
+        return self._after(self._store.change(aggregate, rule, *arguments, **named))
 
     def delete(self, aggregate: str) -> Aggregate:
         return self._after(self._store.delete(aggregate, self._clock.now()))

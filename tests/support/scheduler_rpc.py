@@ -5,7 +5,7 @@ from __future__ import annotations
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
 # isort: split
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -145,16 +145,10 @@ class MemoryAggregates:
     def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
         return self._keep(Aggregate(uuid=uuid, name=name, metadata=metadata))
 
-    def set(
-        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    def change(
+        self, aggregate: str, rule: Callable[..., Aggregate], *arguments: Any, **named: Any
     ) -> Aggregate:
-        return self._keep(rules.with_metadata(self._find(aggregate), metadata, name))
-
-    def add_host(self, aggregate: str, host: str) -> Aggregate:
-        return self._keep(rules.with_host(self._find(aggregate), host))
-
-    def remove_host(self, aggregate: str, host: str) -> Aggregate:
-        return self._keep(rules.without_host(self._find(aggregate), host))
+        return self._keep(rule(self._find(aggregate), *arguments, **named))
 
     def delete(self, aggregate: str) -> Aggregate:
         found = self._find(aggregate)

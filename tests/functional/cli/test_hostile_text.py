@@ -36,6 +36,7 @@ from rtagent.model.event import RecordedEvents
 from rtagent.model.request import Flavor
 from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
 from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.scheduler.aggregate_rules import with_host
 from rtagent.scheduler.explanation import ExplainedHost, Objection
 from tests.functional.cli.answering import answering
 from tests.functional.cli.shell import Outcome, run
@@ -275,7 +276,7 @@ def _agent() -> Agent:
 def _scheduler() -> SchedulerRpc:
     scheduler = SchedulerRpc()
     scheduler.aggregates.create("racks", {}, uid())
-    scheduler.aggregates.add_host("racks", "cn1")
+    scheduler.aggregates.change("racks", with_host, "cn1")
     capacity = simulated(0).capacity
     objection = Objection(filter="f", message="m")
     scheduler.selecting.explained = (

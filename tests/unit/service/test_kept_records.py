@@ -7,6 +7,7 @@ from rtagent.db import migrate
 from rtagent.db.aggregate_rows import AggregateTable
 from rtagent.db.engine import open_engine
 from rtagent.errors import StoreUnavailable
+from rtagent.scheduler.aggregate_rules import with_host, with_metadata, without_host
 from rtagent.scheduler.errors import AggregateNotFound, HostNotFound
 from rtagent.service.kept_records import (
     AGGREGATES,
@@ -68,7 +69,7 @@ def aggregates(tmp_path):
 
 def test_change_is_in_the_view_and_announced_when_the_call_returns(aggregates):
     made = aggregates.kept.create("fast", {"ssd": "true"}, uid())
-    aggregates.kept.add_host("fast", "cn1")
+    aggregates.kept.change("fast", with_host, "cn1")
     assert aggregates.view.shown == [(made,), (replace(made, hosts=("cn1",)),)]
     assert aggregates.kept.known == aggregates.kept.list() == aggregates.view.shown[-1]
     assert aggregates.changes == 2
@@ -76,7 +77,7 @@ def test_change_is_in_the_view_and_announced_when_the_call_returns(aggregates):
 
 def test_refused_change_is_not_announced(aggregates):
     with pytest.raises(AggregateNotFound):
-        aggregates.kept.remove_host("none", "cn1")
+        aggregates.kept.change("none", without_host, "cn1")
     assert (aggregates.changes, aggregates.view.shown) == (0, [])
 
 
@@ -95,7 +96,9 @@ def test_view_stays_while_the_database_is_away(aggregates):
     assert aggregates.reports.parts[AGGREGATES] == ("warn", "it is away")
     assert aggregates.kept.known == (made,)
 
-    aggregates.kept.set("fast", {"ssd": "true"})  # the change was made; it is read later
+    aggregates.kept.change(
+        "fast", with_metadata, {"ssd": "true"}
+    )  # the change was made; it is read later
     assert (aggregates.changes, aggregates.wakes, aggregates.view.shown) == (2, 1, [(made,)])
     aggregates.store.down = False
     aggregates.kept.records.turn()
