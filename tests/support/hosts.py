@@ -41,7 +41,7 @@ _ids = itertools.count(1000)
 
 
 def uid(number: int | None = None) -> str:
-    """Return a uuid: a new one, or that of a number."""
+    """Return a uuid: a new one, or that of a number below 1000, which no new one has."""
     return str(UUID(int=next(_ids) if number is None else number))
 
 

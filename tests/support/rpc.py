@@ -56,7 +56,7 @@ ACCEPTED = StoreRestore(
     accepted_at=NOON,
 )
 #: A domain to adopt, which `Agent.start_orphan` starts.
-ORPHAN = uid(4711)
+ORPHAN = uid(999)
 DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
 
 

@@ -61,9 +61,9 @@ STATES = {
 #: Replaced by a uuid that no other command line has.
 NEW = "new"
 #: Claims of the agent.
-BUILDING, LEASED = uid(1001), uid(1002)
+BUILDING, LEASED = uid(901), uid(902)
 #: A server for which a host was selected.
-DECIDED = uid(1003)
+DECIDED = uid(903)
 REQUEST = ("--vcpus", "1", "--memory", "64")
 #: The commands that show text of others, with their arguments; and the state, if it matters.
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
