@@ -72,6 +72,23 @@ class Placement(Server):
             raise_exc=False,
         )
 
+    def allocate(
+        self, consumer: str, parts: Mapping[str, Mapping[str, int]], **more: object
+    ) -> int:
+        """Allocate for a new consumer, as a scheduler does. Return the HTTP status.
+
+        :param parts: by provider and resource class. :param more: fields of the request.
+        """
+        body = {
+            "allocations": {uuid: {"resources": dict(part)} for uuid, part in parts.items()},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            **more,
+        }
+        client = self.client("1.36")  # without types of consumers
+        return int(client.put(f"/allocations/{consumer}", json=body).status_code)
+
     def requests(self) -> list[Request]:
         """Return the requests that were served since the first start, oldest first."""
         lines = self._access.read_text().splitlines()

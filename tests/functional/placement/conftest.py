@@ -28,6 +28,12 @@ from tests.support.running_mirror import RunningMirror
 PATIENCE = 120.0
 
 
+def connect(auth: BaseAuthPlugin, timeout: float = PATIENCE) -> HttpPlacement:
+    """Return a client of Placement."""
+    keystone = session.Session(auth=auth, timeout=timeout)
+    return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+
+
 class MirroredNode:
     """One node, its mirror, and Placement as an administrator sees it."""
 
@@ -49,8 +55,7 @@ class MirroredNode:
     # -- the agent --
 
     def client(self, timeout: float = PATIENCE) -> HttpPlacement:
-        keystone = session.Session(auth=self.auth, timeout=timeout)
-        return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+        return connect(self.auth, timeout)
 
     def start(self, timeout: float = PATIENCE) -> RunningMirror:
         """Start a mirror, as a start of the agent does."""
@@ -121,13 +126,7 @@ class MirroredNode:
         """Allocate as a scheduler does ({} removes the consumer); return the HTTP status."""
         if not resources:
             return self.admin.delete(f"/allocations/{consumer}").status_code
-        body = {
-            "allocations": {self.uuid: {"resources": resources}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-        }
-        return self.admin.put(f"/allocations/{consumer}", json=body).status_code
+        return self.server.allocate(consumer, {self.uuid: resources})
 
     def requests_of(self, action: Callable[[], object]) -> list[Request]:
         """Return the requests that Placement got during an action."""
@@ -141,6 +140,34 @@ class MirroredNode:
         while not (reached := true()) and time.monotonic() < deadline:
             time.sleep(0.05)
         return reached
+
+
+class NodeRecords:
+    """What Placement has of the providers of a node."""
+
+    node: MirroredNode
+
+    @property
+    def children(self) -> dict[str, str]:
+        """The uuids by the end of the name."""
+        tree = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
+        return {
+            each["name"].removeprefix(f"{self.node.name}_"): each["uuid"]
+            for each in tree["resource_providers"]
+            if each["parent_provider_uuid"] == self.node.uuid
+        }
+
+    def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:
+        """Total and reserved quantity, by class."""
+        found = self.node.admin.get(f"/resource_providers/{uuid}/inventories").json()["inventories"]
+        return {name: (each["total"], each["reserved"]) for name, each in found.items()}
+
+    def traits(self, uuid: str) -> set[str]:
+        return set(self.node.admin.get(f"/resource_providers/{uuid}/traits").json()["traits"])
+
+    def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
+        found = self.node.admin.get(f"/allocations/{consumer}").json()["allocations"]
+        return {uuid: part["resources"] for uuid, part in found.items()}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import os_resource_classes as orc
-from keystoneauth1 import adapter, session, token_endpoint
+from keystoneauth1 import token_endpoint
 from msgspec.structs import replace
 
 from rtagent.model.consumers import consumers_of
@@ -25,9 +25,9 @@ from rtagent.model.request import Allocation, BuildRequest, Flavor, Instance, Pc
 from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
-from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import Ownership
+from tests.functional.placement.conftest import connect
 from tests.servers import Placement
 from tests.support.agents import Agent
 from tests.support.audited_allocations import MeddlingPlacement
@@ -126,8 +126,7 @@ class PublishedHost(Agent):
         self.written, self.foreign = set[str](), dict[str, int]()
         self.api = server.client("1.38")
         self._ownership = Ownership()
-        keystone = session.Session(auth=token_endpoint.Token(server.url, server.token))
-        self.client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+        self.client = connect(token_endpoint.Token(server.url, server.token))
         self.meddler: Any = MeddlingPlacement(self.client)
         super().__init__(number=_NUMBER, policy=policy(manage=manage))
         self._remove_predecessor(self.node.uuid)

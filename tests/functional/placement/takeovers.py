@@ -20,7 +20,7 @@ from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.takeover import Takeover
 from rtagent.telemetry.telemetry import Telemetry
-from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords
 from tests.servers.placement import Request
 from tests.support.device_states import audited, device_host, seen
 from tests.support.hosts import ManualClock
@@ -73,14 +73,8 @@ class NovaCompute:
         self.put(consumer, {self.node.uuid if p == "root" else p: r for p, r in parts.items()})
 
     def put(self, consumer: str, parts: Mapping[str, Resources], generation: Any = None) -> None:
-        body = {
-            "allocations": {uuid: {"resources": resources} for uuid, resources in parts.items()},
-            "project_id": "project",
-            "user_id": "user",
-            "consumer_generation": generation,
-        }
-        admin = self.node.server.client("1.36")  # without types of consumers
-        assert admin.put(f"/allocations/{consumer}", json=body).status_code == 204
+        answer = self.node.server.allocate(consumer, parts, consumer_generation=generation)
+        assert answer == 204
 
     def _create(self, uuid: str, name: str, parent: str | None) -> None:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
@@ -146,7 +140,7 @@ class FaultyAdapter(adapter.Adapter):
         raise exceptions.ConnectTimeout(f"{method} {url} timed out")
 
 
-class Agent:
+class Agent(NodeRecords):
     """The part of an agent that publishes, in the test's thread. `start` is a new process."""
 
     def __init__(self, node: MirroredNode) -> None:
@@ -210,29 +204,6 @@ class Agent:
         """The status, and what is wrong."""
         (check,) = (each for each in self.telemetry.checks() if each.part == "placement")
         return check.status.value, check.output
-
-    # -- Placement -----------------------------------------------------------------------------
-
-    @property
-    def children(self) -> dict[str, str]:
-        """The uuids by the end of the name."""
-        tree = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
-        return {
-            each["name"].removeprefix(f"{self.node.name}_"): each["uuid"]
-            for each in tree["resource_providers"]
-            if each["parent_provider_uuid"] == self.node.uuid
-        }
-
-    def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:
-        found = self.node.admin.get(f"/resource_providers/{uuid}/inventories").json()["inventories"]
-        return {name: (each["total"], each["reserved"]) for name, each in found.items()}
-
-    def traits(self, uuid: str) -> set[str]:
-        return set(self.node.admin.get(f"/resource_providers/{uuid}/traits").json()["traits"])
-
-    def allocations(self, consumer: str) -> dict[str, Resources]:
-        found = self.node.admin.get(f"/allocations/{consumer}").json()["allocations"]
-        return {uuid: part["resources"] for uuid, part in found.items()}
 
 
 def _answer(status: int, method: str, url: str) -> requests.Response:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from keystoneauth1 import adapter, session, token_endpoint
+from keystoneauth1 import token_endpoint
 
-from rtagent.placement.client import HttpPlacement
 from rtagent.placement.schedule import LAST_RETRY
-from tests.functional.placement.conftest import MirroredNode
+from tests.functional.placement.conftest import MirroredNode, connect
 from tests.servers.http_relay import Fault, HttpRelay
 from tests.support.agents import LARGE, SMALL, facts
 from tests.support.allocating_agents import AllocatingAgent, settle
@@ -27,9 +26,7 @@ class Life:
     """A guest that is built, resized on its host, and deleted."""
 
     def __init__(self, relay, node):
-        auth = token_endpoint.Token(relay.url, node.server.token)
-        keystone = session.Session(auth=auth, timeout=TIMEOUT)
-        api = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+        api = connect(token_endpoint.Token(relay.url, node.server.token), TIMEOUT)
         self.relay, self.guest, self.move = relay, uid(), facts()
         self.agent = AllocatingAgent(int(uid()[-12:], 16), api, ManualClock())
         self.agent.publish()

@@ -94,15 +94,9 @@ class Scheduler:
         return replace(asked, allocations=allocations, provider_mapping=mapping)
 
     def allocate(self, candidate: dict[str, Any], owner: str) -> None:
-        body = {
-            "allocations": candidate["allocations"],
-            "mappings": candidate["mappings"],
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-        }
-        answer = self.placement.put(f"/allocations/{owner}", json=body)
-        assert answer.status_code == 204, answer.text
+        parts = {uuid: part["resources"] for uuid, part in candidate["allocations"].items()}
+        answer = self.node.server.allocate(owner, parts, mappings=candidate["mappings"])
+        assert answer == 204
 
     def allocated(self, owner: str) -> dict[str, Any]:
         """Return what Placement has for a consumer, as a conductor reads it."""

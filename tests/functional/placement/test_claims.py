@@ -70,14 +70,7 @@ def test_the_allocation_of_an_earlier_claim_is_accepted_on_a_host_that_others_fi
     claim = agent.tracker.create(instance_claim, call(), request(3, 64))
     agent.add_domain(vcpus=8)
     assert node.eventually(lambda: node.inventories["VCPU"]["reserved"] == 5)
-    body = {
-        "allocations": {NODE.uuid: {"resources": {"VCPU": 3, "MEMORY_MB": 64}}},
-        "consumer_generation": None,
-        "project_id": "p",
-        "user_id": "u",
-    }
-    answer = node.admin.put(f"/allocations/{claim.owner_id}", json=body)
-    assert answer.status_code == 204, answer.text
+    assert node.allocate(claim.owner_id, {"VCPU": 3, "MEMORY_MB": 64}) == 204
 
 
 @pytest.mark.parametrize("kind", ["stopped", "hanging"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from rtagent.model.observation import Domain
 from rtagent.model.policy import PciPolicy
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs
-from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,
@@ -41,7 +40,7 @@ REPORTED = policy(
 )
 
 
-class Host:
+class Host(NodeRecords):
     """A node with devices, its mirror, and the providers of the devices in Placement."""
 
     def __init__(self, node: MirroredNode) -> None:
@@ -69,39 +68,13 @@ class Host:
         return [(each.method, each.path.partition("/resource_providers")[2]) for each in requests]
 
     @property
-    def children(self) -> dict[str, str]:
-        """The uuids by the end of the name."""
-        tree = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
-        return {
-            each["name"].removeprefix(f"{self.node.name}_"): each["uuid"]
-            for each in tree["resource_providers"]
-            if each["parent_provider_uuid"] == self.node.uuid
-        }
-
-    @property
     def shown(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Total and reserved quantity, by the end of the provider's name and by class."""
         return {name: self.inventories(uuid) for name, uuid in self.children.items()}
 
-    def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:
-        found = self._get(uuid, "inventories")["inventories"]
-        return {name: (each["total"], each["reserved"]) for name, each in found.items()}
-
-    def traits(self, name: str) -> set[str]:
-        return set(self._get(self.children[name], "traits")["traits"])
-
     def allocate(self, name: str, consumer: str, resources: dict[str, int]) -> int:
         """Allocate from a child, as a scheduler does; return the HTTP status."""
-        body = {
-            "allocations": {self.children[name]: {"resources": resources}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-        }
-        return self.node.admin.put(f"/allocations/{consumer}", json=body).status_code
-
-    def _get(self, uuid: str, part: str) -> Any:
-        return self.node.admin.get(f"/resource_providers/{uuid}/{part}").json()
+        return self.node.server.allocate(consumer, {self.children[name]: resources})
 
 
 @pytest.fixture
@@ -117,7 +90,7 @@ def test_a_device_is_published_while_it_is_present(host):
     host.sync()
     first = host.children
     assert host.shown == {"0000:08:00.0": {GPU_CLASS: (1, 0)}}
-    assert host.traits("0000:08:00.0") == {"COMPUTE_MANAGED_PCI_DEVICE", "OWNER_NOVA"}
+    assert host.traits(first["0000:08:00.0"]) == {"COMPUTE_MANAGED_PCI_DEVICE", "OWNER_NOVA"}
 
     host.audit(GPUS[:1], domain("orphan", [GPU_0]))
     host.sync()

@@ -40,13 +40,7 @@ class Host:
 
     def allocate(self, model: str) -> int:
         resources = {self.node.uuid: {"VCPU": 1}, self.provider(model): {CLASS: 1}}
-        body = {
-            "allocations": {uuid: {"resources": each} for uuid, each in resources.items()},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-        }
-        return self.node.admin.put(f"/allocations/{uid()}", json=body).status_code
+        return self.node.server.allocate(uid(), resources)
 
 
 @pytest.fixture

@@ -202,10 +202,7 @@ def test_a_guest_gets_the_allocations_of_its_devices(site):
     healed = {card: {GPU: 1}, shared: {"VGPU": 1}}
     wait_until(lambda: site.parts(instance) == healed, PATIENCE)
     # The scheduler counts the device: nobody else gets it.
-    resources = {"allocations": {card: {"resources": {GPU: 1}}}}
-    body = {**resources, "consumer_generation": None, "project_id": "p", "user_id": "u"}
-    refused = site.admin.put(f"/allocations/{uid()}", json={**body, "consumer_type": "INSTANCE"})
-    assert refused.status_code == 409
+    assert site.placement.allocate(uid(), {card: {GPU: 1}}) == 409
 
 
 def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):

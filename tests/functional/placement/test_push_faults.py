@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keystoneauth1 import adapter, session, token_endpoint
+from keystoneauth1 import token_endpoint
 from msgspec.structs import replace
 
 from rtagent.model.device import Device
 from rtagent.model.node_state import restore
 from rtagent.model.policy import PlacementPolicy
 from rtagent.pci.specs import parse_specs
-from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.schedule import LAST_RETRY
-from tests.functional.placement.conftest import MirroredNode
+from tests.functional.placement.conftest import MirroredNode, connect
 from tests.functional.placement.published_host import offered
 from tests.servers import Placement
 from tests.servers.http_relay import Fault, HttpRelay
@@ -50,9 +49,7 @@ class PushedNode(MirroredNode):
 
     def restart(self) -> None:
         """Start a mirror, as a new process does: it has only the file with what it owns."""
-        auth = token_endpoint.Token(self.relay.url, self.server.token)
-        keystone = session.Session(auth=auth, timeout=TIMEOUT)
-        client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+        client = connect(token_endpoint.Token(self.relay.url, self.server.token), TIMEOUT)
         ownership = Ownership(self.state_path)
         self.mirror = PlacementMirror(client, self.wanted, ownership, self.clock)
         self.mirror.wake()

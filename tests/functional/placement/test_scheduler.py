@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from keystoneauth1 import adapter, session, token_endpoint
+from keystoneauth1 import token_endpoint
 from msgspec.structs import replace
 
 from rtagent import claims
@@ -24,12 +24,11 @@ from rtagent.model.request import BuildRequest, Instance
 from rtagent.model.server import RequestSpec, Selection, Selections
 from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement.candidates import PlacementCandidates
-from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.ports import NEW, AllocationRequest, Written
 from rtagent.scheduler.scheduling_call import MANY
-from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.functional.placement.conftest import PATIENCE, MirroredNode, connect
 from tests.servers import Placement
 from tests.servers.daemon import wait_until
 from tests.support.device_states import VGPU_TYPE, device_host, policy
@@ -69,7 +68,9 @@ class Cloud:
         self.server, self.api = server, server.client("1.38")
         self.nodes = {name: self._published(name, state, path) for name, state in states.items()}
         self.hosts = HostsInMemory(self._host(name) for name in states)
-        self.port = PlacementCandidates(self._connect)
+        self.port = PlacementCandidates(
+            lambda: connect(token_endpoint.Token(server.url, server.token))
+        )
 
     def _published(self, name: str, state: NodeState, path: Path) -> MirroredNode:
         directory = path / name
@@ -84,10 +85,6 @@ class Cloud:
         node = state.node
         known = host_state(name, state, nodename=node.hypervisor_hostname, uuid=node.uuid)
         return replace(known, replica=state)
-
-    def _connect(self) -> HttpPlacement:
-        keystone = session.Session(auth=token_endpoint.Token(self.server.url, self.server.token))
-        return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
 
     def select(self, wanted: RequestSpec, *owners: str, **more: Any) -> tuple[Selections, ...]:
         """Select hosts. :param port: instead of Placement's. :param options: of the scheduler."""
@@ -230,14 +227,7 @@ class Meddler(LastFirst):
             raise
 
     def _fill(self, root: str) -> None:
-        body = {
-            "allocations": {root: {"resources": {"MEMORY_MB": 16384}}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_type": "INSTANCE",
-            "consumer_generation": None,
-        }
-        assert self._cloud.api.put(f"/allocations/{uid()}", json=body).status_code == 204
+        assert self._cloud.server.allocate(uid(), {root: {"MEMORY_MB": 16384}}) == 204
 
 
 def test_the_next_host_is_tried_when_another_takes_the_last_of_one(cloud):
