@@ -6,6 +6,8 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, select, update
 
+from rtagent.db.device_rows import net_devices
+from rtagent.db.keyed_table import TableRows
 from rtagent.db.schema import compute_nodes, pci_devices
 from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected
@@ -22,6 +24,7 @@ from tests.support.stored_values import (
     device,
     devices,
     domain_usage,
+    folded,
     released,
     with_devices,
 )
@@ -102,6 +105,8 @@ def test_rows_show_the_owner_and_the_effect_on_the_iommu_group(engine: Engine):
     state = commit(store, state, released(state.claims[claim.uuid]))
     assert {status for status, *_ in shown(engine).values()} == {"available"}
     assert_loads(store, state)
+    audited = devices(*TWINS)
+    assert net_devices(state, folded(state, audited), [audited]) == TableRows()
 
 
 def test_device_of_a_foreign_domain_is_allocated_to_the_domain(engine: Engine):
