@@ -107,11 +107,22 @@ def usage(of: Layout) -> Counter[tuple[str, str]]:
 
 
 @given(cases())
-def test_a_reshape_keeps_what_every_consumer_has(case):
+def test_a_reshape_loses_and_exceeds_nothing_and_leaves_nothing_to_do(
+    case: tuple[Layout, WantedLayout],
+):
     now, want = case
     plan = plan_reshape(now, want)
-    if not isinstance(plan, Reshape):
-        return
+    if isinstance(plan, Reshape):
+        check_kept(now, want, plan)
+        check_fit(now, plan)
+        assert plan_reshape(after(now, plan), want) is None
+    if isinstance(plan, ReshapeRefusal):
+        assert plan.consumer in now.consumers
+        assert plan.quantity > 0
+
+
+def check_kept(now: Layout, want: WantedLayout, plan: Reshape) -> None:
+    """Check that every consumer keeps what it has."""
     for name, consumer in plan.consumers.items():
         before = now.consumers[name]
         added = total(
@@ -135,12 +146,8 @@ def test_a_reshape_keeps_what_every_consumer_has(case):
     )
 
 
-@given(cases())
-def test_a_reshape_fits_its_inventories(case):
-    now, want = case
-    plan = plan_reshape(now, want)
-    if not isinstance(plan, Reshape):
-        return
+def check_fit(now: Layout, plan: Reshape) -> None:
+    """Check that allocations fit the inventories."""
     used, before = usage(after(now, plan)), usage(now)
     for uuid, provider in plan.providers.items():
         for name in CLASSES:
@@ -151,14 +158,3 @@ def test_a_reshape_fits_its_inventories(case):
             each = provider.inventories[name]
             capacity = math.floor((each.total - each.reserved) * each.allocation_ratio)
             assert quantity <= max(capacity, before[uuid, name])
-
-
-@given(cases())
-def test_the_result_of_a_reshape_needs_no_further_one(case):
-    now, want = case
-    plan = plan_reshape(now, want)
-    if isinstance(plan, Reshape):
-        assert plan_reshape(after(now, plan), want) is None
-    if isinstance(plan, ReshapeRefusal):
-        assert plan.consumer in now.consumers
-        assert plan.quantity > 0
