@@ -15,7 +15,7 @@ from rich.console import Console
 from demo.conductor import Conductor
 from demo.screen import PROGRAMS, Screen
 from rtagent.virt.simulate import Machine, host_uri, simulate
-from rtagent.virt.simulate.devices import MDEV_TYPE
+from rtagent.virt.simulate.documents import MDEV_TYPE
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon
 from tests.servers.server import free_port

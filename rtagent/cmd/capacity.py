@@ -8,15 +8,14 @@ from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
 from rtagent.cmd.cells import Column
-from rtagent.cmd.node import add_node
+from rtagent.cmd.node import add_node, only_node
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty
-from rtagent.errors import FlavorNotFound, NodeNotFound
+from rtagent.errors import FlavorNotFound
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
 
 Document = Mapping[str, Any]
 
-_NAME = "hypervisor_hostname"
 #: What the agent says of vCPUs, memory and disk that Placement decides on.
 NOT_JUDGED = (
     "Placement decides on vCPUs, memory and disk here: they are counted with the node's ratios"
@@ -137,14 +136,9 @@ class CapacityShow(Show):
         add_node(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        name, wanted = parsed_args.flavor, parsed_args.node
+        name = parsed_args.flavor
         nodes = self.app.client.read("capacity", flavor=name)["capacity"]
-        if wanted is not None:
-            nodes = [node for node in nodes if wanted in (node["uuid"], node[_NAME])]
-        if len(nodes) != 1:
-            listed = ", ".join(node[_NAME] for node in nodes) or "none"
-            raise NodeNotFound(node=wanted or "(unnamed)", served=listed)
-        (node,) = nodes
+        node = only_node(nodes, parsed_args.node)
         if not node["flavors"]:
             raise FlavorNotFound(flavor=name, command="rtagent capacity list")
         _warn(self, node)
@@ -165,6 +159,6 @@ def _item(node: Document, flavor: Document) -> Document:
         "row": flavor,
         "scarce": scarce(flavor),
         "reason": flavor["scarce"],
-        "node": node[_NAME],
+        "node": node["hypervisor_hostname"],
         "stranded": node["stranded"],
     }

@@ -139,9 +139,9 @@ class ClaimDomain(Text):
         from rtagent.virt.libvirt import guest
         from rtagent.virt.libvirt.document import BadDocument
 
-        claim = _claim(self.app.client.read("claims", parsed_args.claim)["claim"])
+        claim = _claims.convert(self.app.client.read("claims", parsed_args.claim)["claim"])
         others = self.app.client.read("claims", instance=claim.owner_id)["claims"]
-        attached = [each for each in map(_claim, others) if each.kind == ATTACH]
+        attached = [each for each in map(_claims.convert, others) if each.kind == ATTACH]
         try:
             document = guest.apply(parsed_args.file.read_bytes(), claim, attached)
         except (BadDocument, OSError) as error:
@@ -246,7 +246,3 @@ class ClaimRenew(_Update):
 def with_uuid(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a claim."""
     parser.add_argument("claim", metavar="UUID", help="The uuid of the claim.")
-
-
-def _claim(document: _Document) -> Claim:
-    return _claims.convert(document)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rtagent.cmd.base import NAME_RULE, Action, List, Row, Rows, Show, checked, with_dry_run
 from rtagent.cmd.client import Client
-from rtagent.cmd.replaced_file import alone, named_file, replace_file
+from rtagent.cmd.replaced_file import changing, named_file, replace_file
 from rtagent.conf.rpc import GROUP, ROLES
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.rpc.trust.keys import (
@@ -28,6 +28,9 @@ from rtagent.rpc.trust.private_key import PrivateKey
 DAYS, MAX_DAYS = 365, 3650
 #: The time by which a key is valid before it is made, for servers whose clocks are behind.
 EARLIER = timedelta(minutes=5)
+
+#: The option that names the file.
+_FILE = GROUP, "keys_file"
 
 _name = checked(is_name, NAME_RULE)
 _host = checked(is_host, "must be the [DEFAULT] host of an agent")
@@ -72,11 +75,8 @@ class KeyGenerate(Show):
         key = PrivateKey.generate(parsed_args.name)
         entry = _entry(key, parsed_args)
         private = parsed_args.output or Path(f"{key.name}.jwk")
-        try:
-            with alone(path):
-                _add(path, entry, private, key)
-        except OSError as exc:
-            raise refused(str(path), f"cannot be written: {exc.strerror}") from exc
+        with changing(path, *_FILE):
+            _add(path, entry, private, key)
         names = ("name", "roles", "host", "not_after", "private_key", "keys_file")
         roles, until = ", ".join(entry.roles), format_time(entry.not_after)
         return names, (entry.name, roles, entry.host, until, str(private), str(path))
@@ -113,18 +113,15 @@ class KeyRevoke(Action):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         path, name = _path(self.app.client), parsed_args.name
-        try:
-            with alone(path):
-                keys = read_keys(str(path))
-                kept = tuple(each for each in keys if each.name != name)
-                if kept == keys:
-                    raise refused(str(path), f"has no key {name}: rtagent key list shows all")
-                if parsed_args.dry_run:
-                    self.app.LOG.info("%s would be revoked", name)
-                    return
-                replace_file(path, keys_text(kept))
-        except OSError as exc:
-            raise refused(str(path), f"cannot be written: {exc.strerror}") from exc
+        with changing(path, *_FILE):
+            keys = read_keys(str(path))
+            kept = tuple(each for each in keys if each.name != name)
+            if kept == keys:
+                raise refused(str(path), f"has no key {name}: rtagent key list shows all")
+            if parsed_args.dry_run:
+                self.app.LOG.info("%s would be revoked", name)
+                return
+            replace_file(path, keys_text(kept))
         self.app.LOG.info("%s is revoked; a daemon refuses it after SIGHUP", name)
 
 
@@ -166,7 +163,7 @@ def _write_private(path: Path, key: PrivateKey) -> None:
 
 
 def _path(client: Client) -> Path:
-    return named_file(client.settings.rpc.keys_file, GROUP, "keys_file")
+    return named_file(client.settings.rpc.keys_file, *_FILE)
 
 
 def _days(text: str) -> int:

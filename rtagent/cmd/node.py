@@ -172,15 +172,26 @@ def read_node(client: Client, noun: str, name: str | None) -> Mapping[str, Any]:
     :param noun: ``nodes`` or ``numa``, a path of the read API. :param name: None: the only one.
     :raises NodeNotFound: there is no such node, or no name is given and there is not just one.
     """
-    if name is not None:
-        found: Mapping[str, Any] = client.read(noun, name)[noun.removesuffix("s")]
-        return found
-    documents = client.read(noun)[noun]
-    if len(documents) != 1:
+    if name is None:
+        return only_node(client.read(noun)[noun])
+    found: Mapping[str, Any] = client.read(noun, name)[noun.removesuffix("s")]
+    return found
+
+
+def only_node(documents: Sequence[Mapping[str, Any]], name: str | None = None) -> Mapping[str, Any]:
+    """Return the document of a node. :param name: None: of the only one.
+
+    :raises NodeNotFound: there is no such node, or no name is given and there is not just one.
+    """
+    found = [
+        each
+        for each in documents
+        if name is None or name in (each["uuid"], each["hypervisor_hostname"])
+    ]
+    if len(found) != 1:
         served = ", ".join(each["hypervisor_hostname"] for each in documents) or "none"
-        raise NodeNotFound(node="(unnamed)", served=served)
-    only: Mapping[str, Any] = documents[0]
-    return only
+        raise NodeNotFound(node=name or "(unnamed)", served=served)
+    return found[0]
 
 
 def removal_rule(now: datetime, service_down_time: int) -> Rule:

@@ -13,7 +13,7 @@ import yaml
 
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.exit_codes import Exit
-from rtagent.cmd.output import Lines, OrEmpty
+from rtagent.cmd.output import Lines, OrEmpty, pins
 from rtagent.errors import AgentUnreachable, ClaimConflict, InvalidRequest, RtAgentError
 from rtagent.model.base import Uuid
 from rtagent.model.converter import Converter
@@ -163,7 +163,7 @@ def _row(
         OrEmpty(claim["flavor"].get("name")),
         OrEmpty(claim["instance"].get("project_id")),
         *(OrEmpty(claim.get(each)) for each in ("vcpus", "pcpus", "memory_mb", "disk_mb")),
-        Lines([cpus for cell in topology.get("cells", ()) for cpus in _pins(cell)]),
+        Lines(list(filter(None, map(pins, topology.get("cells", ()))))),
         Lines([each for cell in topology.get("cells", ()) for each in _pages(cell)]),
         Lines(
             [
@@ -173,12 +173,6 @@ def _row(
         ),
         Lines(list(notes)),
     )
-
-
-def _pins(cell: Mapping[str, Any]) -> Iterator[str]:
-    pins = sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items())
-    if pins:
-        yield " ".join(f"{vcpu}:{cpu}" for vcpu, cpu in pins)
 
 
 def _pages(cell: Mapping[str, Any]) -> Iterator[str]:

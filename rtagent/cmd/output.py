@@ -130,6 +130,12 @@ def page_usage(pool: Mapping[str, Any]) -> str:
     return f"{pool['used']} used, {pool['reserved']} reserved, {pool['total']} in all"
 
 
+def pins(cell: Mapping[str, Any]) -> str:
+    """Return the vCPUs of a guest cell with their host CPUs."""
+    pinning = sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items())
+    return " ".join(f"{vcpu}:{cpu}" for vcpu, cpu in pinning)
+
+
 def _pairs(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in document.items():
         if isinstance(value, Mapping):
@@ -199,8 +205,7 @@ def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
     pages = f" in pages of {format_size(cell['pagesize'])}" if cell["pagesize"] else ""
     yield f"host cell {cell['id']}, {cell['memory']} MB{pages}"
     if cell["cpu_pinning"]:
-        pins = sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items())
-        yield "vCPU on CPU: " + " ".join(f"{vcpu}:{cpu}" for vcpu, cpu in pins)
+        yield f"vCPU on CPU: {pins(cell)}"
     if cell["cpuset"]:
         shared = cell["shared_pcpus"]
         on = f" on CPUs {format_cpu_spec(shared)}" if shared else ""

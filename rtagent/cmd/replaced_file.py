@@ -61,11 +61,19 @@ def replace_file(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Let no other command change the files of a file's directory. :raises OSError:"""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+def changing(path: Path, group: str, option: str) -> Iterator[None]:
+    """Let no other command change the files of a file's directory.
+
+    :param option: the option that names the file.
+    :raises ConfigError: a file cannot be written.
+    """
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(directory)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
+    except OSError as exc:
+        rule = f"cannot be written: {exc.strerror}"
+        raise ConfigError(group=group, option=option, value=str(path), rule=rule) from exc

@@ -29,6 +29,12 @@ from rtagent.model.schema_errors import schema_errors
 from rtagent.model.server import RequestSpec
 from rtagent.virt.libvirt.document import BadDocument, parse
 
+#: Options of the request: (metavar, type, help).
+_SPEC = {
+    "project": ("ID", str, "Its project_id"),
+    "user": ("ID", str, "Its user_id"),
+    "availability-zone": ("NAME", str, "Only hosts of this availability zone"),
+}
 #: The path in the document, and the option that sets it.
 _PATHS = {
     **{f"$.flavor.{field(option)}": f"--{option}" for option in FLAVOR},
@@ -36,9 +42,7 @@ _PATHS = {
     "$.image.properties": "--image-property",
     "$.scheduler_hints": "--hint",
     "$.force_hosts": "--host",
-    "$.availability_zone": "--availability-zone",
-    "$.project_id": "--project",
-    "$.user_id": "--user",
+    **{f"$.{field(option)}": f"--{option}" for option in _SPEC},
 }
 
 
@@ -59,12 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe a server to build."""
     add_flavor(parser)
     group = parser.add_argument_group("request")
-    for option, metavar, text in (
-        ("--project", "ID", "Its project_id."),
-        ("--user", "ID", "Its user_id."),
-        ("--availability-zone", "NAME", "Only hosts of this availability zone."),
-    ):
-        group.add_argument(option, metavar=metavar, help=text)
+    add_fields(group, _SPEC)
     for option, text in (
         ("--image-property", "A property of the image; may be repeated."),
         ("--hint", "A scheduler hint; may be repeated, also with one key."),
@@ -91,14 +90,8 @@ def request(args: argparse.Namespace) -> RequestSpec:
         "image": mapping("properties", "--image-property", args.image_property),
         "is_bfv": bool(args.volume_backed),
         "scheduler_hints": hints(args.hint or ()),
+        **fields(args, _SPEC),
     }
-    for name, value in (
-        ("project_id", args.project),
-        ("user_id", args.user),
-        ("availability_zone", args.availability_zone),
-    ):
-        if value is not None:
-            document[name] = value
     if args.host is not None:
         document["force_hosts"] = [args.host]
     return _checked("server build", document, RequestSpec, _PATHS)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-from rtagent.api.tokens import ROLES, Token, is_name, new_token, read_tokens
+from rtagent.api.tokens import ROLES, is_name, new_token, read_tokens
 from rtagent.cmd.base import NAME_RULE, Action, List, Row, Rows, Text, checked, with_dry_run
 from rtagent.cmd.client import Client
-from rtagent.cmd.replaced_file import named_file, replace_file
+from rtagent.cmd.replaced_file import changing, named_file, replace_file
 from rtagent.errors import ConfigError
+
+#: The option that names the file.
+_FILE = "api", "tokens_file"
 
 _name = checked(is_name, NAME_RULE)
 
@@ -27,12 +29,12 @@ class TokenCreate(Text):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         path = _path(self.app.client)
-        tokens = read_tokens(str(path)) if path.exists() else ()
-        if any(each.name == parsed_args.name for each in tokens):
-            rule = f"has a token {parsed_args.name}: rtagent token revoke removes it"
-            raise _refused(path, rule)
         text, token = new_token(parsed_args.name, parsed_args.role)
-        _write(path, (*tokens, token))
+        with changing(path, *_FILE):
+            tokens = read_tokens(str(path)) if path.exists() else ()
+            if any(each.name == token.name for each in tokens):
+                raise _refused(path, f"has a token {token.name}: rtagent token revoke removes it")
+            replace_file(path, "".join(each.line() for each in (*tokens, token)))
         return ("name", "role", "token"), (token.name, token.role, text)
 
 
@@ -54,29 +56,24 @@ class TokenRevoke(Action):
         with_dry_run(parser, "revoke")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        path = _path(self.app.client)
-        tokens = read_tokens(str(path))
-        kept = tuple(each for each in tokens if each.name != parsed_args.name)
-        if kept == tokens:
-            raise _refused(path, f"has no token {parsed_args.name}: rtagent token list shows all")
-        if parsed_args.dry_run:
-            (token,) = set(tokens).difference(kept)
-            self.app.LOG.info("%s (%s) would be revoked", token.name, token.role)
-            return
-        _write(path, kept)
-        self.app.LOG.info("%s is revoked; a daemon refuses it after SIGHUP", parsed_args.name)
+        path, name = _path(self.app.client), parsed_args.name
+        with changing(path, *_FILE):
+            tokens = read_tokens(str(path))
+            kept = tuple(each for each in tokens if each.name != name)
+            if kept == tokens:
+                raise _refused(path, f"has no token {name}: rtagent token list shows all")
+            if parsed_args.dry_run:
+                (token,) = set(tokens).difference(kept)
+                self.app.LOG.info("%s (%s) would be revoked", token.name, token.role)
+                return
+            replace_file(path, "".join(each.line() for each in kept))
+        self.app.LOG.info("%s is revoked; a daemon refuses it after SIGHUP", name)
 
 
 def _path(client: Client) -> Path:
-    return named_file(client.settings.api.tokens_file, "api", "tokens_file")
-
-
-def _write(path: Path, tokens: Sequence[Token]) -> None:
-    try:
-        replace_file(path, "".join(each.line() for each in tokens))
-    except OSError as exc:
-        raise _refused(path, f"cannot be written: {exc.strerror}") from exc
+    return named_file(client.settings.api.tokens_file, *_FILE)
 
 
 def _refused(path: Path, rule: str) -> ConfigError:
-    return ConfigError(group="api", option="tokens_file", value=str(path), rule=rule)
+    group, option = _FILE
+    return ConfigError(group=group, option=option, value=str(path), rule=rule)

@@ -13,15 +13,13 @@ from typing import Any
 
 import yaml
 
-from rtagent.conf.provider_yaml import MAX_BYTES, parsed_yaml, place_in, read_bytes
+from rtagent.conf.provider_yaml import MAX_BYTES, listed, parsed_yaml, place_in, read_bytes
 from rtagent.errors import FlavorsFileError
 from rtagent.model.base import MAX_INT, Value
 from rtagent.model.request import Flavor
 
 #: The size of a JSON file in bytes. That is enough for some ten thousand flavors.
 MAX_JSON_BYTES = 2**23
-#: How many mistakes of the file are listed.
-MAX_LISTED = 20
 
 #: The keys of each field, in a list and in the description of one flavor.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -83,10 +81,7 @@ def read_flavors(location: str) -> tuple[tuple[Flavor, ...], list[FlavorsFileErr
         elif flavor is not None:
             flavors[flavor.name] = flavor, item.line
         mistakes += (_error(file, _place(item, key), rule) for key, rule in wrong)
-    if len(mistakes) > MAX_LISTED:
-        more = _error(file, "", f"and {len(mistakes) - MAX_LISTED} more mistakes")
-        mistakes = [*mistakes[:MAX_LISTED], more]
-    return tuple(flavor for flavor, _ in flavors.values()), mistakes
+    return tuple(flavor for flavor, _ in flavors.values()), listed(file, mistakes, _error)
 
 
 def _error(file: Path, path: str, rule: str) -> FlavorsFileError:

@@ -18,15 +18,13 @@ from msgspec import UNSET
 
 from rtagent.conf import provider_schema as schema
 from rtagent.conf.provider_schema import Identification, InventoryFields, ProviderItem
-from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, read_document
+from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, listed, read_document
 from rtagent.errors import ProviderFileError
 from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntry, ProviderFiles
 from rtagent.model.printable import printable
 
 #: The suffix of the names of provider files.
 SUFFIX = ".yaml"
-#: How many mistakes of one file are listed.
-MAX_LISTED = 20
 
 _CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -53,7 +51,7 @@ def read_files(location: str) -> tuple[ProviderFiles, list[ProviderFileError]]:
             mistakes.append(error)
             continue
         found, wrong = _parsed(file, document)
-        mistakes += _shortened(file, wrong)
+        mistakes += listed(file, wrong, file_error)
         if not wrong:
             doubts += _doubts(file, document, found)
         entries += (each for each in found if each.inventories or each.traits)
@@ -180,10 +178,3 @@ def _repeated(entries: Sequence[ProviderEntry]) -> Iterator[ProviderFileError]:
             what = f"provider {each.identification} is described a second time"
             rule = f"{what}, first in {other.origin}"
             yield file_error(Path(each.file), each.path, rule)
-
-
-def _shortened(file: Path, mistakes: list[ProviderFileError]) -> list[ProviderFileError]:
-    if len(mistakes) <= MAX_LISTED:
-        return mistakes
-    more = file_error(file, "", f"and {len(mistakes) - MAX_LISTED} more mistakes")
-    return [*mistakes[:MAX_LISTED], more]

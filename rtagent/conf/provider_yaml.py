@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -24,12 +24,15 @@ MAX_DEPTH = 32
 
 #: The length of a part of a message, which may repeat what was written.
 MAX_SHOWN = 300
+#: How many mistakes of a file are listed.
+MAX_LISTED = 20
 
 #: What the constructors of PyYAML raise besides `yaml.YAMLError`: for a number with thousands of
 #: digits, an impossible date, or a value that does not have the type that its tag names.
 _IMPOSSIBLE = (ValueError, LookupError, AttributeError, ArithmeticError)
 
 
+_E = TypeVar("_E", bound=FileError)
 #: Makes the error for a place of a file, of the file, the place and the rule that is broken.
 FileErrors = Callable[[Path, str, str], FileError]
 
@@ -149,6 +152,14 @@ def file_error(file: Path, path: str, rule: str) -> ProviderFileError:
     return ProviderFileError(
         group="compute", option="provider_config_location", **place_in(file, path, rule)
     )
+
+
+def listed(file: Path, mistakes: list[_E], error: Callable[[Path, str, str], _E]) -> list[_E]:
+    """Return the first mistakes of a file, and one that has the number of the others."""
+    if len(mistakes) <= MAX_LISTED:
+        return mistakes
+    more = error(file, "", f"and {len(mistakes) - MAX_LISTED} more mistakes")
+    return [*mistakes[:MAX_LISTED], more]
 
 
 def place_in(file: Path, path: str, rule: str) -> dict[str, str]:

@@ -88,12 +88,6 @@ class Consumer(Value, frozen=True, kw_only=True):
     parts: Parts
 
 
-def consumer_allocations(state: NodeClaims, consumer_uuid: str) -> Parts:
-    """Return what Placement should have for a consumer on this node's providers; {}: nothing."""
-    found = consumers_of(state, owner_of(state, consumer_uuid)).get(consumer_uuid)
-    return found.parts if found else {}
-
-
 def owner_of(state: NodeClaims, consumer_uuid: str) -> str:
     """Return the uuid of the instance: a migration's, or the consumer's own."""
     migration = state.migrations.get(consumer_uuid)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
+from rtagent.model.consumers import Parts, consumers_of, owner_of
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState, restore
@@ -100,6 +101,12 @@ def with_claims(
         revision=revision,
     )
     return restore(rows, state.policy)
+
+
+def consumer_allocations(state: NodeState, consumer_uuid: str) -> Parts:
+    """What Placement should have for a consumer on the node's providers; {}: nothing."""
+    found = consumers_of(state, owner_of(state, consumer_uuid)).get(consumer_uuid)
+    return found.parts if found else {}
 
 
 #: CPUs 2 to 7 are dedicated; 0 and 1, one whole core, are shared.

@@ -6,7 +6,7 @@ from lxml import etree
 
 from rtagent.model.guest import GuestDomain
 from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.document import E, parse
+from rtagent.virt.libvirt.document import E, parse, text
 from rtagent.virt.libvirt.given_devices import given_devices
 
 #: The machine type without an image property ``hw_machine_type``, where QEMU has it: only on it
@@ -45,12 +45,18 @@ def claim_of(document: str) -> str | None:
     return None if element is None else element.get("claim")
 
 
-def mdev_uuids(document: str) -> frozenset[str]:
-    """Return the uuids of the mediated devices that a domain document assigns.
+def mdev_names(document: str) -> tuple[str, ...]:
+    """Return how the node devices' names begin of the mediated devices that a domain document
+    assigns.
 
     :raises BadDocument: it is unknown which device an element assigns.
     """
-    return given_devices(parse(document)).mdevs
+    return tuple(f"mdev_{uuid.replace('-', '_')}" for uuid in given_devices(parse(document)).mdevs)
+
+
+def device_name(document: str) -> str:
+    """Return the name in the document of a node device."""
+    return text(parse(document), "name")
 
 
 def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._Element:

@@ -10,7 +10,7 @@ from functools import partial
 import libvirt
 
 from rtagent.model.guest import GuestDomain, GuestState
-from rtagent.virt.enactor.document import NAMESPACE, domain_document, mdev_uuids
+from rtagent.virt.enactor.document import NAMESPACE, device_name, domain_document, mdev_names
 from rtagent.virt.enactor.hosts import Check, HostConnection, OrderRefused, check_claim
 from rtagent.virt.libvirt.document import parse, received, text
 
@@ -90,7 +90,7 @@ class LibvirtHost:
 
     def remove_mdevs(self, documents: Iterable[str], check: Check) -> None:
         """Remove mediated devices of a guest that did not come."""
-        names = tuple(_name(document) for document in documents)
+        names = tuple(map(device_name, documents))
         self.connection.run(lambda virt: _destroy_mdevs(virt, names, check))
 
     def _shut_down(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
@@ -206,20 +206,14 @@ def _undefine(domain: libvirt.virDomain | None, check: Check) -> None:
 
 
 def _create_mdev(virt: libvirt.virConnect, document: str, check: Check) -> None:
-    if _name(document) not in {each.name() for each in virt.listAllDevices(_MDEVS)}:
+    if device_name(document) not in {each.name() for each in virt.listAllDevices(_MDEVS)}:
         check()
         virt.nodeDeviceCreateXML(document)
 
 
 def _remove_mdevs(virt: libvirt.virConnect, domain: libvirt.virDomain | None, check: Check) -> None:
-    if domain is None:
-        return
-    wanted = mdev_uuids(received(lambda: domain.XMLDesc(_DEFINED)))
-    _destroy_mdevs(virt, tuple(f"mdev_{each.replace('-', '_')}" for each in wanted), check)
-
-
-def _name(document: str) -> str:
-    return text(parse(document), "name")
+    if domain is not None:
+        _destroy_mdevs(virt, mdev_names(received(lambda: domain.XMLDesc(_DEFINED))), check)
 
 
 def _destroy_mdevs(virt: libvirt.virConnect, prefixes: tuple[str, ...], check: Check) -> None:

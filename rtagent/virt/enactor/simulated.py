@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
-from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
+from rtagent.virt.enactor.document import claim_of, device_name, domain_document, mdev_names
 from rtagent.virt.enactor.hosts import Check, OrderRefused, check_claim
-from rtagent.virt.libvirt.document import parse, text
 from rtagent.virt.simulate.file import edit, read
 from rtagent.virt.simulate.world import World
 
@@ -67,8 +66,10 @@ class SimulatedHost:
 
         def change(world: World, document: str | None) -> None:
             if document is not None:
-                for name in _mdevs_of(world, document):
-                    world.remove_device(name)
+                mdevs = mdev_names(document)
+                for name in world.device_names:
+                    if name.startswith(mdevs):
+                        world.remove_device(name)
                 world.remove_domain(server_uuid)
 
         self._change(server_uuid, claims, check, change)
@@ -104,11 +105,5 @@ class SimulatedHost:
 
 def _add_devices(world: World, domain: GuestDomain) -> None:
     for document in domain.node_devices:
-        if text(parse(document), "name") not in world.device_names:
+        if device_name(document) not in world.device_names:
             world.add_device(document)
-
-
-def _mdevs_of(world: World, document: str) -> list[str]:
-    uuids = mdev_uuids(document)
-    prefixes = tuple(f"mdev_{each.replace('-', '_')}" for each in uuids)
-    return [name for name in world.device_names if name.startswith(prefixes)] if prefixes else []

@@ -1,7 +1,5 @@
 """rtagent and a daemon: claims, audits, services, and the removal of the node."""
 
-import csv
-import io
 import json
 import os
 import subprocess
@@ -12,9 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-import yaml
 
-from rtagent.model.printable import printable
 from rtagent.virt.simulate import domain_xml, edit
 from tests.functional.cli.shell import Run, run
 from tests.servers import RabbitMQ
@@ -201,38 +197,6 @@ def test_a_service_is_disabled_with_a_reason_and_enabled(rtagent):
     assert rtagent("service", "enable") == (0, "", "rtagent: agent1 is enabled\n")
     (service,) = rtagent("service", "list", "-f", "json").json
     assert (service["disabled"], service["disabled_reason"]) == (False, None)
-
-
-#: A name with an effect on a terminal, a spreadsheet, a shell, rich and a reader of lines.
-HOSTILE = '=1+1\x1b[31m\x9b2J\u202e\n| 2030 | [red]"; $(echo gone) `echo gone` \\'
-SHOWN = printable(HOSTILE)
-
-
-def test_hostile_names_have_no_effect_on_a_terminal_a_spreadsheet_or_a_shell(rtagent):
-    """``test_hostile_text.py`` has all commands and formats, without a shell."""
-    request = ["--instance", str(uuid4()), *SMALL, "--name", HOSTILE, "--tag", HOSTILE]
-    claim = rtagent("claim", "create", *request, "-f", "json").json["uuid"]
-    show = ["claim", "show", claim, "-f"]
-    try:
-        assert f"| {SHOWN} " in rtagent(*show, "table").out
-        assert rtagent(*show, "json").json["display_name"] == HOSTILE
-        document = rtagent(*show, "yaml").out
-        assert document.isascii() and yaml.safe_load(document)["display_name"] == HOSTILE
-        (row,) = csv.DictReader(io.StringIO(rtagent(*show, "csv").out), escapechar="\\")
-        assert row["display_name"].startswith("'=1+1")
-        assert shell_variable(rtagent(*show, "shell").out, "display_name") == SHOWN
-        missing = rtagent("claim", "show", HOSTILE)
-        assert missing.code != 0 and missing.err.count("\n") == 1
-        assert missing.err.removesuffix("\n").isprintable()
-    finally:
-        rtagent("claim", "release", claim)
-
-
-def shell_variable(assignments: str, name: str) -> str:
-    """Return the value of a variable after a shell has evaluated assignments."""
-    script = f'eval "$1"; printf %s "${name}"'
-    done = subprocess.run(["sh", "-c", script, "sh", assignments], capture_output=True, check=True)
-    return done.stdout.decode()
 
 
 def test_offline_reads_show_the_same(rtagent, claim):

@@ -35,7 +35,7 @@ from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
-from rtagent.virt.simulate.devices import MDEV_TYPE
+from rtagent.virt.simulate.documents import MDEV_TYPE
 from tests.servers.server import free_port
 from tests.support.hosts import PINNED, call, uid
 

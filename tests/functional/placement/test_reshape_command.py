@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtagent.virt.simulate import Machine, simulate
-from rtagent.virt.simulate.devices import MDEV_TYPE
+from rtagent.virt.simulate.documents import MDEV_TYPE
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.takeovers import Agent, NovaCompute

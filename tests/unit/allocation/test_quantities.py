@@ -16,7 +16,6 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
-from rtagent.model.consumers import consumer_allocations
 from rtagent.model.decision import Granted, ReasonCode, Refused
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, pool
 from rtagent.model.migration import MoveRequest
@@ -38,7 +37,7 @@ from tests.support.device_states import (
     seen,
     sev_host,
 )
-from tests.support.hosts import NODE, NOON, call, host, request, with_claims
+from tests.support.hosts import NODE, NOON, call, consumer_allocations, host, request, with_claims
 
 FOO = "CUSTOM_FOO"
 

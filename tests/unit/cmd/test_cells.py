@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,10 @@ def test_shell_variables_are_literal():
     assert safe("$(id) `id` \\", "shell") == "\\$(id) \\`id\\` \\\\"
     assert safe(OrEmpty("$x"), "shell") == r"\$x"
     assert safe([{"name": "$(id)"}], "shell") == r"[{'name': '\$(id)'}]"
+    text = "=1+1\x1b[31m\n$(echo gone) `echo gone` \\"
+    script = f'name="{safe(text, "shell")}"; printf %s "$name"'
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == printable(text)
 
 
 def test_lists_are_shown_as_python_shows_them():

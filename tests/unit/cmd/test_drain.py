@@ -31,13 +31,10 @@ def test_deadline_is_a_time_from_now(text: str, hours: float):
     "text",
     [
         "",
-        "soon",
         "2030-01-31",
         "2030-01-31T18:00",
         "2030-02-30T18:00Z",
-        "h",
         "-1h",
-        "2 h",
         "999999d",
         "9999-12-31T23:59-23:00",
         "\N{ARABIC-INDIC DIGIT TWO}h",

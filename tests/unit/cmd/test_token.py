@@ -1,12 +1,15 @@
 """``rtagent token``: the file that it writes."""
 
+import fcntl
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rtagent.api.tokens import new_token, read_tokens
 from tests.functional.cli.shell import Run, run
 
 
@@ -59,8 +62,13 @@ def test_a_dry_run_revokes_nothing(rtagent: Run, tokens: Path):
     assert "has no token x" in rtagent("token", "revoke", "x", "--dry-run").err
 
 
-def test_an_option_that_is_not_set_is_named(tmp_path: Path):
-    config = tmp_path / "rtagent.conf"
-    config.write_text("[api]\n")
-    refused = run("--config-file", str(config), "token", "list")
-    assert "[api] tokens_file is not set: name the file for the tokens" in refused.err
+def test_a_command_waits_for_another_one_and_keeps_what_it_has_written(rtagent: Run, tokens: Path):
+    directory = os.open(tokens.parent, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    later = threading.Thread(target=rtagent, args=("token", "create", "grafana"))
+    later.start()
+    later.join(0.5)  # without the lock it would write now
+    tokens.write_text(new_token("prometheus", "reader")[1].line())
+    os.close(directory)
+    later.join()
+    assert [each.name for each in read_tokens(str(tokens))] == ["prometheus", "grafana"]

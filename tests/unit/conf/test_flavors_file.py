@@ -6,7 +6,8 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.conf import load
-from rtagent.conf.flavors_file import MAX_LISTED, read_flavors
+from rtagent.conf.flavors_file import read_flavors
+from rtagent.conf.provider_yaml import MAX_LISTED
 from rtagent.model.request import Flavor
 
 #: As ``openstack flavor list --long -f json`` prints it.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rtagent.conf.provider_files import MAX_LISTED, read_files
-from rtagent.conf.provider_yaml import MAX_BYTES, MAX_VALUES
+from rtagent.conf.provider_files import read_files
+from rtagent.conf.provider_yaml import MAX_BYTES, MAX_LISTED, MAX_VALUES
 from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT
 from rtagent.model.policy import AdditionalInventory

@@ -9,7 +9,6 @@ from rtagent import claims
 from rtagent.model.consumers import (
     INSTANCE,
     MIGRATION,
-    consumer_allocations,
     consumers_of,
     own_providers,
     owner_of,
@@ -29,7 +28,17 @@ from tests.support.device_states import (
     policy,
     released,
 )
-from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid
+from tests.support.hosts import (
+    NODE,
+    NOON,
+    PINNED,
+    PINNING,
+    call,
+    consumer_allocations,
+    host,
+    request,
+    uid,
+)
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
 

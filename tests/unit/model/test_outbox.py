@@ -5,10 +5,9 @@ from msgspec.structs import replace
 
 from rtagent.lifecycle import moves
 from rtagent.model.change import Change
-from rtagent.model.consumers import consumer_allocations
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
-from tests.support.hosts import NOON, host, uid
+from tests.support.hosts import NOON, consumer_allocations, host, uid
 from tests.support.move_host import GUEST, LARGE, Host, facts
 
 

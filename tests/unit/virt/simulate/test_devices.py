@@ -7,8 +7,7 @@ from lxml import etree
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD
 from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device, root_ports
 from rtagent.virt.simulate import Machine
-from rtagent.virt.simulate.devices import device_documents
-from rtagent.virt.simulate.documents import host_document
+from rtagent.virt.simulate.documents import device_documents, host_document
 
 MACHINES = [
     Machine(gpus=2, nics=1, vfs=8, nvmes=1),
