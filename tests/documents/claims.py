@@ -39,7 +39,7 @@ _PORT = AssignedDevice(
 _VGPU = AssignedResource(
     parent_addr="00c1:0a:00.0", resource_class="VGPU", identifier="00c1:0a:00.0/nvidia-11/2"
 )
-_PINNED = granted(
+_PLACED = granted(
     where=_WHERE,
     cpu_policy="dedicated",
     emulator_threads_policy="isolate",
@@ -49,6 +49,5 @@ _PINNED = granted(
 
 CLAIMS: dict[str, Claim] = {
     "shared": granted(where=_WHERE),
-    "pinned": _PINNED,
-    "with-devices": replace(_PINNED, pci=(_GPU, _PORT), resources=(_VGPU,)),
+    "placed": replace(_PLACED, pci=(_GPU, _PORT), resources=(_VGPU,)),
 }

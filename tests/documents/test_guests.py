@@ -1,12 +1,15 @@
 """Domain documents of others that a claim is applied to, as before a start or after a move."""
 
 import functools
+from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 import libvirt
 import pytest
 from lxml import etree
 
+from rtagent.model.guest import DomainDocument
+from rtagent.virt.libvirt.comparison import compare
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply
 from tests.documents.claims import CLAIMS
@@ -16,6 +19,7 @@ from tests.documents.oracle.host_numbers import host_numbers
 from tests.documents.source import DOMAINS, folders, require_equal
 
 FOLDERS = folders(*DOMAINS)
+NOON = datetime(2030, 1, 1, tzinfo=UTC)
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 #: What a claim names of its host: all of it is in the document that it makes of an empty one.
 OWN = {
@@ -68,6 +72,21 @@ def left(document, own):
     return {kind: found[kind] - own[kind] for kind in found if found[kind] - own[kind]}
 
 
+def difference(document, claim):
+    """Return where a claim, beside the domain that it made, differs from it; "": nowhere."""
+    domain = ElementTree.fromstring(document)
+    for memory in domain.findall("memory"):  # whose size the caller writes
+        memory.set("unit", "MiB")
+        memory.text = str(claim.flavor.memory_mb)
+    xml = ElementTree.tostring(domain, encoding="unicode")
+    found = compare(claim, (), DomainDocument(xml=xml, at=NOON))
+    return found.problem or "; ".join(
+        f"{line.claim.strip()} is {line.domain.strip()}"
+        for line in found.lines
+        if line.claim != line.domain
+    )
+
+
 def problems(connection, document, claim, own):
     """Yield what is wrong with the document that a claim makes of another one."""
     try:
@@ -79,6 +98,7 @@ def problems(connection, document, claim, own):
         yield "applied again, it changes"
     if names := left(applied, own):
         yield f"it still names {names}"
+    yield difference(applied, claim)
     if not schema_error(document):
         yield schema_error(applied)
     memory_mb = claim.flavor.memory_mb + devices_mb(ElementTree.fromstring(applied))
