@@ -2,6 +2,7 @@
 
 import contextlib
 
+import libvirt
 import pytest
 
 from rtagent.virt.libvirt import LibvirtHypervisor
@@ -22,3 +23,12 @@ def connect():
             return hypervisor
 
         yield make
+
+
+@pytest.fixture
+def virsh(libvirtd):
+    """A connection of the test's own."""
+    connection = libvirt.open(libvirtd.uri)
+    connection.getCapabilities()  # libvirtd looks at its emulators when it is first asked
+    yield connection
+    connection.close()

@@ -32,15 +32,6 @@ SIMULATED = NumaPolicy(
 
 
 @pytest.fixture
-def virsh(libvirtd):
-    """A connection of the test's own."""
-    connection = libvirt.open(libvirtd.uri)
-    connection.getCapabilities()  # libvirtd looks at its emulators when it is first asked
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
 def hypervisor(connect, libvirtd, virsh):
     return connect(libvirtd.uri)
 

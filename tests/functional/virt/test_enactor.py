@@ -39,15 +39,6 @@ def connect(libvirtd):
         yield make
 
 
-@pytest.fixture
-def virsh(libvirtd):
-    """A connection of the test's own."""
-    connection = libvirt.open(libvirtd.uri)
-    connection.getCapabilities()  # libvirtd looks at its emulators when it is first asked
-    yield connection
-    connection.close()
-
-
 def live(virsh, uuid):
     return etree.fromstring(virsh.lookupByUUIDString(uuid).XMLDesc())
 

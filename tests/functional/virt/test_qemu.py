@@ -55,13 +55,6 @@ def frozen(libvirtd):
         libvirtd.thaw()
 
 
-@pytest.fixture
-def virsh(libvirtd):
-    """A connection of the test's own."""
-    with libvirt_connection(libvirtd) as connection:
-        yield connection
-
-
 def guest(vcpus=1, memory_mb=64):
     """A new domain: uuid and document."""
     uuid = str(uuid4())

@@ -1,6 +1,5 @@
 """What is read of which domain, and what an odd one costs."""
 
-import threading
 from uuid import UUID
 
 import libvirt
@@ -70,13 +69,6 @@ class Libvirt:
 
     def isAlive(self):
         return self.alive
-
-
-@pytest.fixture
-def release():
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Which node devices are read when, and what an odd one costs."""
 
-import threading
-
 import libvirt
 import pytest
 
@@ -27,13 +25,6 @@ from tests.support.node_devices import (
 
 PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
 TYPE = "nvidia-11"
-
-
-@pytest.fixture
-def release():
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 @pytest.fixture

@@ -16,14 +16,6 @@ def never(item):
     raise AssertionError(f"{item} hangs")
 
 
-@pytest.fixture
-def release():
-    """Set it, and what hangs returns; it is set in the end."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 def test_results_are_in_order_and_each_batch_has_one_thread():
     here = threading.get_ident()
     threads = CallWorkers(LONG).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
