@@ -3,6 +3,8 @@
 import queue
 import time
 
+from rtagent.ports import NullReporter
+
 SOON = 120.0  # seconds: a bound for what takes milliseconds, on a machine that is busy
 
 
@@ -26,24 +28,15 @@ class Watcher:
         return [self._words.get_nowait() for _ in range(self._words.qsize())]
 
 
-class Recorder:
-    """A Reporter that keeps the health of each part and every sentence."""
+class Recorder(NullReporter):
+    """Keeps the health of each part and every sentence."""
 
     def __init__(self):
         self.healths = {}
         self.sentences = []
-
-    def timed(self, name, purpose, seconds):
-        pass
-
-    def counted(self, name, label, number=1):
-        pass
 
     def health(self, part, status, output=""):
         self.healths[part] = (status, output)
 
     def log(self, level, sentence):
         self.sentences.append((level, sentence))
-
-    def named(self, origin):
-        return self
