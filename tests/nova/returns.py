@@ -23,7 +23,7 @@ HOSTS = ("compute1", "compute2")
 
 
 class ReturnTest(PciCase):
-    """Two hosts. One server stays; another one has been resized, and waits to be confirmed."""
+    """Hosts with four devices each."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -33,7 +33,7 @@ class ReturnTest(PciCase):
         self.useFixture(fixtures.MockPatch(disks, return_value="{}"))
 
     def test_host_goes_to_plain_nova_and_back(self) -> None:
-        self._start()
+        self._start_move()
         self._change_to(PLAIN)
         self._check_rows("before it goes")
         self._confirm_resize(self.moved)
@@ -43,21 +43,22 @@ class ReturnTest(PciCase):
         self._delete_all()
 
     def test_servers_on_what_others_had_before_are_adopted_at_once(self) -> None:
-        self._start()
+        self._start(HOSTS[0])
+        before = [self._build(HOSTS[0]) for _ in range(2)]
         self._change_to(PLAIN)
-        for server in (self.stays, self.moved):
+        for server in before:
             self._delete_server(server)
         here = [self._build(HOSTS[0]) for _ in range(2)]
-        before = self._rows()
+        rows_of_plain = self._rows()
         self._change_to_ours()
         self.assertNotIn("recorded:", self.stdlog.logger.output)
         self.assertEqual({each["id"] for each in here}, owners(self.computes[HOSTS[0]]))
-        self.assertEqual(before, self._rows())
+        self.assertEqual(rows_of_plain, self._rows())
         self._delete_all()
 
     def test_host_of_plain_nova_is_adopted_and_given_back(self) -> None:
         resource_tracker.ResourceTracker = PLAIN
-        self._start()
+        self._start_move()
         self._change_to_ours()
         self._check_rows("before it is adopted")
         self._check_held({HOSTS[0]: [self.stays, self.moved], HOSTS[1]: [self.moved]})
@@ -68,8 +69,16 @@ class ReturnTest(PciCase):
         self.assertEqual(before, self._rows())
         self._delete_all()
 
-    def _start(self) -> None:
-        for host in HOSTS:
+    def _start_move(self) -> None:
+        """Two hosts: one server stays; another one has been resized, and waits to be confirmed."""
+        self._start(*HOSTS)
+        self.stays, self.moved = (self._build(HOSTS[0]) for _ in range(2))
+        self._resize_server(self.moved, self.flavors[1])
+        self._run_periodics()
+        self.before = self._rows()
+
+    def _start(self, *hosts: str) -> None:
+        for host in hosts:
             devices = fakelibvirt.HostPCIDevicesInfo(num_pci=4, numa_node=0)
             self.start_compute(hostname=host, pci_info=devices)
         self.idle = self._rows()
@@ -77,10 +86,6 @@ class ReturnTest(PciCase):
             self._create_flavor(name=f"with-{memory}", extra_spec=PINNED, memory_mb=memory)
             for memory in (512, 1024)
         ]
-        self.stays, self.moved = (self._build(HOSTS[0]) for _ in range(2))
-        self._resize_server(self.moved, self.flavors[1])
-        self._run_periodics()
-        self.before = self._rows()
 
     def _build(self, host: str) -> Any:
         return self._create_server(flavor_id=self.flavors[0], networks="none", host=host)
@@ -94,7 +99,7 @@ class ReturnTest(PciCase):
         self._restart()
 
     def _restart(self) -> None:
-        for host in HOSTS:
+        for host in tuple(self.computes):
             self.restart_compute_service(host)
 
     def _check_rows(self, when: str) -> None:
@@ -115,4 +120,4 @@ class ReturnTest(PciCase):
 
     def _rows(self) -> dict[str, Any]:
         """What Nova's rows say is used on each host."""
-        return {host: rows(host) for host in HOSTS}
+        return {host: rows(host) for host in self.computes}

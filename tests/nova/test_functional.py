@@ -51,7 +51,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def long_outcomes(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Outcomes:
     """The outcome of each test that only a long run has."""
     if not long:
-        pytest.skip("--long: the process ends at each write to Nova's database")
+        pytest.skip("--long: other tests exercise the same, or the process ends at each write")
     return outcomes_of(tmp_path_factory.mktemp("nova-long"), LONG)
 
 

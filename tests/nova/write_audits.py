@@ -268,6 +268,18 @@ class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
         # Without a migration context, an audit adopts the memory alone, and only that has ended.
         self.assertEqual(set(), _units(self.ended))
 
+    def test_live_migration_that_fails_before_it_begins(self) -> None:
+        """Nova's driver has stored the CPUs of the destination when it undoes this."""
+        self.server = self._build(specs=DEDICATED)
+        self._build(THERE, DEDICATED)
+        before = self._held()
+        self.src, self.dest = self.computes[HERE], self.computes[THERE]
+        prepare = "nova.virt.libvirt.driver.LibvirtDriver.pre_live_migration"
+        with fixtures.MockPatch(prepare, side_effect=exception.NovaException), self._audits():
+            self._live_migrate(self.server, "error")
+        self._run_periodics()
+        self.assertEqual(before, self._held())
+
     def test_evacuation(self) -> None:
         server = self._build()
         self.computes.pop(HERE).stop()
