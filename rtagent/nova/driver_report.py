@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nova import objects
@@ -66,18 +66,17 @@ def devices(resources: Mapping[str, Any]) -> tuple[Device, ...] | None:
 
 def namespaces(resources: Iterable[Any]) -> tuple[PmemNamespace, ...]:
     """Return the persistent memory among the Resource objects of the driver's provider tree."""
-    return tuple(sorted(_namespaces(resources), key=lambda each: each.name))
-
-
-def _namespaces(resources: Iterable[Any]) -> Iterator[PmemNamespace]:
-    for each in resources:
-        if isinstance(each.metadata, objects.LibvirtVPMEMDevice):
-            yield PmemNamespace(
-                name=each.identifier,
-                path=each.metadata.devpath,
-                size_kb=each.metadata.size // _KIB,
-                align_kb=each.metadata.align // _KIB,
-            )
+    found = (
+        PmemNamespace(
+            name=each.identifier,
+            path=each.metadata.devpath,
+            size_kb=each.metadata.size // _KIB,
+            align_kb=each.metadata.align // _KIB,
+        )
+        for each in resources
+        if isinstance(each.metadata, objects.LibvirtVPMEMDevice)
+    )
+    return tuple(sorted(found, key=lambda namespace: namespace.name))
 
 
 def _cell(nova: Any) -> Cell:

@@ -75,13 +75,10 @@ def flavor(nova: Any, *, has_cells: bool = True) -> Flavor:
     )
 
 
-def image(nova: Any, *, has_cells: bool = True) -> Image:
-    """Return the document of an image.
-
-    :param nova: an ImageMeta, or its dict. :param has_cells: see `flavor`.
-    """
+def _image(nova: Any) -> Image:
+    """Return the document of an ImageMeta, or of its dict."""
     meta = objects.ImageMeta.from_dict(nova) if isinstance(nova, dict) else nova
-    if not has_cells or not meta or not meta.obj_attr_is_set("properties"):
+    if not meta or not meta.obj_attr_is_set("properties"):
         return Image()
     properties: dict[str, str] = {}
     for name in meta.properties.fields:
@@ -97,17 +94,21 @@ def image(nova: Any, *, has_cells: bool = True) -> Image:
 
 def instance(
     nova: Any,
-    flavor: Flavor,
-    image: Image,
+    nova_flavor: Any,
+    image_meta: Any,
     pci_requests: tuple[PciRequest, ...] = (),
     *,
+    has_cells: bool,
     is_volume_backed: bool,
 ) -> Instance:
-    """Return the document of an instance, as it is or as it will be on this host."""
+    """Return the document of an instance, as it is or as it will be on this host.
+
+    :param image_meta: an ImageMeta, or its dict. :param has_cells: see `flavor`.
+    """
     return Instance(
         uuid=nova.uuid,
-        flavor=flavor,
-        image=image,
+        flavor=flavor(nova_flavor, has_cells=has_cells),
+        image=_image(image_meta) if has_cells else Image(),
         pci_requests=pci_requests,
         is_volume_backed=is_volume_backed,
         **_facts(nova),

@@ -8,17 +8,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.audit import PERIODIC, Auditor
-from rtagent.conf.settings import Settings
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable, TrackerBusy
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.pci.assigned_resources import mdev_names
-from rtagent.ports import Hypervisor, PersistentMemory, Reporter
+from rtagent.ports import Hypervisor
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
-from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.wrapped import WrappedHypervisor
 
 #: Nova's drivers on libvirt begin with this word.
@@ -36,25 +34,6 @@ def uri_of(nova: Any) -> str | None:
     if not str(nova.compute_driver).startswith(_LIBVIRT):
         return None
     return str(nova.libvirt.connection_uri or _URIS.get(nova.libvirt.virt_type, _QEMU))
-
-
-def libvirt_of(
-    nova: Any, settings: Settings, reporter: Reporter, memory: PersistentMemory
-) -> LibvirtHypervisor | None:
-    """Return the libvirt of Nova's driver, not connected yet; None: it has another driver.
-
-    :param nova: Nova's configuration. :param settings: of the node. :param memory: of the host.
-    """
-    uri = uri_of(nova)
-    if uri is None:
-        return None
-    return LibvirtHypervisor(
-        uri,
-        nova.instances_path,
-        call_timeout=settings.libvirt.call_timeout,
-        reporter=reporter,
-        pmem=memory,
-    )
 
 
 #: Returns those of some instances that Nova has on the node and is not at work on. May raise

@@ -19,7 +19,7 @@ from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable
 from rtagent.nova.holds import idle_instances
-from rtagent.nova.live_domains import PART, DomainAudits, libvirt_of
+from rtagent.nova.live_domains import PART, DomainAudits, uri_of
 from rtagent.nova.node_tracker import CONF
 from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.releases import has_native_threads
@@ -209,8 +209,17 @@ def _comparable_libvirt(
     settings: Settings, telemetry: Telemetry, node: NovaNode
 ) -> LibvirtHypervisor | None:
     """Return the libvirt whose domains are compared with the claims; None: they are not."""
-    if has_native_threads():
-        return libvirt_of(CONF, settings, telemetry, node)
-    # A call of libvirt's would stop all greenlets.
-    LOG.warning("Without native threads, claims are not compared with libvirt's domains")
-    return None
+    if not has_native_threads():
+        # A call of libvirt's would stop all greenlets.
+        LOG.warning("Without native threads, claims are not compared with libvirt's domains")
+        return None
+    uri = uri_of(CONF)
+    if uri is None:
+        return None
+    return LibvirtHypervisor(
+        uri,
+        CONF.instances_path,
+        call_timeout=settings.libvirt.call_timeout,
+        reporter=telemetry,
+        pmem=node,
+    )

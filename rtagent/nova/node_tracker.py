@@ -56,7 +56,7 @@ def project(node: NovaNode, compute_node: Any, stats: Any) -> None:
     compute_node.running_vms = stats.num_instances
     compute_node.current_workload = stats.calculate_workload()
     compute_node.stats = stats
-    if node.report.get("numa_topology"):
+    if node.has_cells:
         compute_node.numa_topology = _numa(state, node.report["numa_topology"])
 
 
@@ -296,10 +296,13 @@ class NodeTracker(resource_tracker.ResourceTracker):
 
     # -- what an instance has -------------------------------------------------------------------
 
-    def _hold(self, instance: Any, flavor: Any, migration: Any = None, prefix: Any = None) -> Hold:
+    def _hold(
+        self, instance: Any, flavor: Any = None, migration: Any = None, prefix: Any = None
+    ) -> Hold:
+        """:param flavor: of the hold; None: that of the instance."""
         return Hold(
             instance=instance,
-            flavor=flavor,
+            flavor=flavor or instance.flavor,
             numa_topology=of_context(instance, "numa_topology", prefix)
             if prefix
             else instance.numa_topology,

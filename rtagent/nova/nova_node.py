@@ -104,6 +104,11 @@ class NovaNode:
         """The last published state."""
         return self.embedded.state
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether the driver reports NUMA cells."""
+        return bool(self.report.get("numa_topology"))
+
     def mains(self, owner_id: str) -> tuple[Claim, ...]:
         """Return the claims of an instance, without those of attached devices."""
         return main_claims(self.state.claims_of(owner_id))

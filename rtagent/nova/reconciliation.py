@@ -35,12 +35,12 @@ def held_by_others(node: NovaNode, hold: Hold) -> tuple[HeldUnit, ...]:
 
 
 def _request(node: NovaNode, hold: Hold) -> AdoptRequest:
-    has_cells = bool(node.report.get("numa_topology"))
     return AdoptRequest(
         instance=guests.instance(
             hold.instance,
-            guests.flavor(hold.flavor, has_cells=has_cells),
-            guests.image(hold.instance.image_meta, has_cells=has_cells),
+            hold.flavor,
+            hold.instance.image_meta,
+            has_cells=node.has_cells,
             is_volume_backed=hold.is_volume_backed,
         ),
         numa_topology=assignment(hold.numa_topology),

@@ -116,9 +116,13 @@ class ResourceTracker(UsageTracker):
         """Claim resources for a guest that is to arrive, or is resized here."""
         self._check_known(instance, nodename)
         node, image_meta = self.nodes[nodename], image_meta or {}
-        migration = self._existing(migration, nodename) or self._create_migration(
-            context, instance, new_flavor, self.compute_nodes[nodename], move_type
-        )
+        compute_node = self.compute_nodes[nodename]
+        if migration:
+            self._claim_existing_migration(migration, compute_node)
+        else:
+            migration = self._create_migration(
+                context, instance, new_flavor, compute_node, move_type
+            )
         requests = _requests_of_move(instance, new_flavor)
         # Nova claims the devices of a live migration later, by the requests that the guest has.
         wanted = instance.pci_requests if migration.is_live_migration else requests
@@ -130,7 +134,7 @@ class ResourceTracker(UsageTracker):
             )
         claim = GrantedMoveClaim(
             *(context, instance, nodename, new_flavor, image_meta, self),
-            *(self.compute_nodes[nodename], requests, migration),
+            *(compute_node, requests, migration),
             limits=limits,
         )
         claim.claimed_numa_topology = holds.nova_topology(
@@ -143,14 +147,8 @@ class ResourceTracker(UsageTracker):
         self._save_move(instance, claim, rows, resources)
         forget_device_providers(self, allocations)
         self._update_usage_from_migration(context, instance, migration, nodename)
-        self._update(context.elevated(), self.compute_nodes[nodename])
+        self._update(context.elevated(), compute_node)
         return claim
-
-    def _existing(self, migration: Any, nodename: str) -> Any:
-        """Note that a migration that the conductor made comes to this node."""
-        if migration:
-            self._claim_existing_migration(migration, self.compute_nodes[nodename])
-        return migration
 
     def _save_move(self, instance: Any, claim: Any, rows: list[Any], resources: Any) -> None:
         """Write what the instance has at both ends of a move."""
@@ -217,14 +215,14 @@ class ResourceTracker(UsageTracker):
         pci_requests: Any,
         limits: Any,
     ) -> BuildRequest:
-        has_cells = bool(node.report.get("numa_topology"))
         devices = self._device_requests(node, pci_requests)
         return BuildRequest(
             instance=guests.instance(
                 instance,
-                guests.flavor(flavor, has_cells=has_cells),
-                guests.image(image_meta, has_cells=has_cells),
+                flavor,
+                image_meta,
                 devices.requests,
+                has_cells=node.has_cells,
                 is_volume_backed=self._is_volume_backed(instance),
             ),
             limits=limits_of(limits),

@@ -43,7 +43,7 @@ class UsageTracker(NodeTracker):
         self._listed = instances
         by_uuid = super()._update_usage_from_instances(context, instances, nodename)
         self._holds = [
-            self._hold(instance, instance.flavor)
+            self._hold(instance)
             for instance in instances
             if instance.uuid in self.tracked_instances
         ]
@@ -97,11 +97,11 @@ class UsageTracker(NodeTracker):
         if reverted := reverted_move(context, instance):
             return self._coming_back(instance, reverted, nodename)
         if (instance.host, instance.node) == (self.host, nodename):
-            return None if _is_gone(instance) else self._hold(instance, instance.flavor)
+            return None if _is_gone(instance) else self._hold(instance)
         move = move_of(instance, migrations)
         if move is None or not is_evacuated_to(move, self.host, nodename):
             return None
-        return self._hold(instance, instance.flavor, move, "new_")
+        return self._hold(instance, migration=move, prefix="new_")
 
     def _before_the_end(
         self, context: Any, hold: Hold, migrations: Iterable[Any], nodename: str
@@ -122,7 +122,7 @@ class UsageTracker(NodeTracker):
             return self._stored(context, hold.owner_id)
         if move is not None and move.is_live_migration and has_new_topology(instance):
             instance.revert_migration_context()
-            return self._hold(instance, instance.flavor)
+            return self._hold(instance)
         return hold
 
     def _in_move(self, hold: Hold, move: Any, nodename: str) -> Hold:
@@ -135,15 +135,15 @@ class UsageTracker(NodeTracker):
             return hold
         if is_source(move, self.host, nodename):
             instance.revert_migration_context()
-            return self._hold(instance, instance.flavor)
+            return self._hold(instance)
         if comes:
-            return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
+            return self._hold(instance, self._get_flavor(instance, "new_", move))
         return hold
 
     def _stored(self, context: Any, uuid: str) -> Hold | None:
         """Return what a guest has as it is stored; None: it is deleted."""
         instance = _instance(context, uuid)
-        return None if instance is None else self._hold(instance, instance.flavor)
+        return None if instance is None else self._hold(instance)
 
     def _coming_back(self, instance: Any, move: Any, nodename: str) -> Hold | None:
         """Return what an instance comes back to in a revert; None: it comes back to another node.
