@@ -38,13 +38,15 @@ class DaemonFailed(Exception):
 def wait_until(holds: Callable[[], bool], timeout: float = PATIENCE, pause: float = 0.05) -> None:
     """Wait until the condition holds. :raises TimeoutError: it does not in `timeout` seconds.
 
-    :param pause: seconds between two looks.
+    :param pause: seconds between the first two looks. Each costs CPU time, so later ones are rarer.
     """
     deadline = time.monotonic() + timeout
+    longest = max(pause, 0.4)
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"the condition did not hold within {timeout} s")
         time.sleep(pause)
+        pause = min(1.2 * pause, longest)
 
 
 class DaemonProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,13 +132,6 @@ class MirroredNode:
         before = len(self.server.requests())
         action()
         return self.server.requests()[before:]
-
-    def eventually(self, true: Callable[[], bool]) -> bool:
-        """Whether it becomes true within `PATIENCE` seconds."""
-        deadline = time.monotonic() + PATIENCE
-        while not (reached := true()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return reached
 
 
 class NodeRecords:

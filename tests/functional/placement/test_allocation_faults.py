@@ -74,17 +74,15 @@ def test_each_change_is_one_request(relay, node):
     [*((fault, False) for fault in Fault), (Fault.LOST, True), (Fault.UNANSWERED, True)],
 )
 def test_a_fault_at_each_request_is_overcome(relay, node, fault, killed):
-    for step in range(4):
-        life = Life(relay, node)
-        for number, _ in enumerate(life.steps()):
-            if number == step:
-                relay.fail(0, fault)
-            life.turn()
-            if number == step and killed:
-                life.agent.start()
-            settle(life.agent)
-            assert life.agent.found() == life.agent.wanted()
-            assert life.turn() == 0
+    life = Life(relay, node)
+    for _ in life.steps():
+        relay.fail(0, fault)
+        life.turn()
+        if killed:
+            life.agent.start()
+        settle(life.agent)
+        assert life.agent.found() == life.agent.wanted()
+        assert life.turn() == 0
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.CONFLICT])

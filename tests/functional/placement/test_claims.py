@@ -15,6 +15,7 @@ from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.servers.daemon import wait_until
 from tests.support.hosts import NODE, TOPOLOGY, call, request, uid
 from tests.support.running_mirror import RunningMirror
 from tests.support.trackers import enroll
@@ -69,7 +70,7 @@ def test_claims_cause_no_requests_to_placement(node, agent):
 def test_the_allocation_of_an_earlier_claim_is_accepted_on_a_host_that_others_fill(node, agent):
     claim = agent.tracker.create(instance_claim, call(), request(3, 64))
     agent.add_domain(vcpus=8)
-    assert node.eventually(lambda: node.inventories["VCPU"]["reserved"] == 5)
+    wait_until(lambda: node.inventories["VCPU"]["reserved"] == 5)
     assert node.allocate(claim.owner_id, {"VCPU": 3, "MEMORY_MB": 64}) == 204
 
 
@@ -85,7 +86,7 @@ def test_claims_are_served_while_placement_is_away(node, agent, kind):
     try:
         agent.add_domain()
         agent.claims(200)
-        assert node.eventually(lambda: agent.mirror.error is not None)
+        wait_until(lambda: agent.mirror.error is not None)
         agent.claims(200)
         assert agent.mirror.seconds_behind > 0
         assert agent.mirror.revision < agent.tracker.snapshot().revision

@@ -11,7 +11,7 @@ from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.servers import Placement
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 from tests.support.node_devices import pci
 
@@ -30,7 +30,7 @@ class Agent:
         """Start the daemon and wait until nothing differs."""
         self.daemon.start().wait_ready()
         self.node.uuid = (self.daemon.directory / "compute_id").read_text().strip()
-        assert self.node.eventually(lambda: self.rows() == [])
+        wait_until(lambda: self.rows() == [])
 
     @property
     def tree(self) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_diff_lists_providers_of_devices_and_obsolete_ones(agent):
     agent.daemon.configure({"pci": {"report_in_placement": False}})
     assert agent.rows() == [["provider", names[1], "present", "absent"]]
     agent.daemon.start().wait_ready()
-    assert agent.node.eventually(lambda: agent.rows() == [])
+    wait_until(lambda: agent.rows() == [])
     assert [each["name"] for each in agent.tree] == ["simulated-host"]
 
 
@@ -158,13 +158,13 @@ def test_a_device_that_placement_cannot_count_is_left_out_and_stops_no_start(age
         host.add_device(pci("0000:20:02.0", product="154c", pf="0000:20:00.0"))
 
     rule = "[pci] device_spec 0: address = 0000:20:02.0: is on the same card as 0000:20:00.0"
-    assert agent.node.eventually(lambda: rule in str(agent.daemon.read("health")["checks"]))
-    assert agent.node.eventually(lambda: agent.rows() == [])
+    wait_until(lambda: rule in str(agent.daemon.read("health")["checks"]))
+    wait_until(lambda: agent.rows() == [])
     assert sorted(each["name"] for each in agent.tree) == card
 
     agent.daemon.terminate()
     agent.daemon.start().wait_ready()
-    assert agent.node.eventually(lambda: rule in str(agent.daemon.read("health")["checks"]))
+    wait_until(lambda: rule in str(agent.daemon.read("health")["checks"]))
     assert sorted(each["name"] for each in agent.tree) == card
 
 
@@ -202,8 +202,8 @@ def test_foreign_domains_are_counted_as_reserved(running):
     with edit(running.daemon.host_file) as host:
         host.add_domain(domain_xml(uid(), vcpus=2, memory_mb=1024))
     node = running.node
-    assert node.eventually(lambda: node.inventories["MEMORY_MB"]["reserved"] >= 1024)
-    assert node.eventually(lambda: running.rows() == [])
+    wait_until(lambda: node.inventories["MEMORY_MB"]["reserved"] >= 1024)
+    wait_until(lambda: running.rows() == [])
 
 
 def test_upgrade_check_succeeds_while_the_agent_runs(running):

@@ -15,6 +15,7 @@ from rtagent.model.policy import PciPolicy
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs
 from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords
+from tests.servers.daemon import wait_until
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,
@@ -138,7 +139,7 @@ def test_a_removed_device_stays_while_it_is_claimed_or_allocated(host):
     assert host.shown == {"0000:08:00.0": {GPU_CLASS: (1, 1)}}
 
     host.node.allocate(consumer, {})
-    assert host.node.eventually(lambda: host.mirror.error is None)
+    wait_until(lambda: host.mirror.error is None)
     assert host.shown == {}
 
 

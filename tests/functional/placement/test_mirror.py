@@ -8,6 +8,7 @@ from keystoneauth1.http_basic import HTTPBasicAuth
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from tests.functional.placement.conftest import PATIENCE
+from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 
 #: The traits of every root provider.
@@ -78,7 +79,7 @@ def test_a_refresh_corrects_what_another_client_changed(node, change):
     mirror = synced(node)
     before = node.inventories, node.traits
     change(node)
-    assert node.eventually(lambda: node.exists and (node.inventories, node.traits) == before)
+    wait_until(lambda: node.exists and (node.inventories, node.traits) == before)
     assert mirror.error is None
 
 
@@ -86,7 +87,7 @@ def test_a_refresh_notices_another_name(node):
     node.refresh = 0.2
     mirror = synced(node)
     node.admin.put(node.path, json={"name": f"other-{node.name}"})
-    assert node.eventually(lambda: mirror.error is not None)
+    wait_until(lambda: mirror.error is not None)
     assert f"other-{node.name}" in mirror.error.message
 
 

@@ -11,7 +11,7 @@ from rtagent.virt.simulate import Machine, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.test_command import Agent, options
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 from tests.support.provider_files import CLASS, TRAIT, entry, write
 
@@ -36,7 +36,7 @@ class Files:
         """Have the daemon read the files, and wait until it has."""
         reloads = self.agent.daemon.count_logged("the configuration was reloaded")
         self.agent.daemon.reload()
-        assert self.agent.node.eventually(
+        wait_until(
             lambda: self.agent.daemon.count_logged("the configuration was reloaded") > reloads
         )
 
@@ -54,8 +54,8 @@ class Files:
         """The total of the class of these tests; 0: it is absent."""
         return int(self.records(suffix).get(CLASS, {"total": 0})["total"])
 
-    def becomes(self, total: int, suffix: str = "") -> bool:
-        return self.agent.node.eventually(lambda: self.total(suffix) == total)
+    def wait_total(self, total: int, suffix: str = "") -> None:
+        wait_until(lambda: self.total(suffix) == total)
 
     def health(self, part: str) -> dict[str, Any]:
         """The health of a part; it has no status before it has done something."""
@@ -100,7 +100,8 @@ def test_files_come_change_and_go_with_reloads(files):
     )
     files.reload()
 
-    assert files.becomes(8) and files.becomes(2, GPUS[0])
+    files.wait_total(8)
+    files.wait_total(2, GPUS[0])
     assert files.records() == {
         **own,
         CLASS: {
@@ -137,14 +138,15 @@ def test_files_come_change_and_go_with_reloads(files):
     files.write(entry({"name": HOSTNAME}, {CLASS: {"total": 16}}))
     files.reload()
 
-    assert files.becomes(16) and files.becomes(0, GPUS[0])
+    files.wait_total(16)
+    files.wait_total(0, GPUS[0])
     assert TRAIT not in files.agent.node.traits
     assert files.records(GPUS[0]).keys() == {GPU_CLASS}
 
     (files.directory / "a.yaml").unlink()
     files.reload()
 
-    assert files.becomes(0)
+    files.wait_total(0)
     assert files.records() == own
 
 
@@ -152,7 +154,7 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
     daemon = files.agent.daemon
     files.write(entry(THIS, {CLASS: {"total": 8}}))
     files.agent.start()
-    assert files.becomes(8)
+    files.wait_total(8)
 
     files.write(entry(THIS, {CLASS: {"total": 9, "reserved": 10}}))
     files.write(entry(THIS, {"VCPU": {"total": 9}}), name="b.yaml")
@@ -194,7 +196,7 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
 def test_claims_use_what_a_file_adds(files):
     files.write(entry(THIS, {CLASS: {"total": 8, "reserved": 1}}))
     files.agent.start()
-    assert files.agent.node.eventually(lambda: files.health("rpc")["status"] == "pass")
+    wait_until(lambda: files.health("rpc")["status"] == "pass")
 
     def claim(quantity: int) -> Outcome:
         flavor = ("--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}={quantity}")
@@ -207,11 +209,11 @@ def test_claims_use_what_a_file_adds(files):
     assert (second.code, CLASS in second.err, "3" in second.err) == (3, True, True)
     (files.directory / "a.yaml").unlink()
     files.reload()
-    assert files.becomes(0)
+    files.wait_total(0)
     without = claim(1)
     assert (without.code, CLASS in without.err) == (3, True)
 
     files.write(entry({"name": HOSTNAME}, {CLASS: {"total": 6}}))
     files.reload()
-    assert files.becomes(6)
+    files.wait_total(6)
     assert (claim(3).code, claim(2).code) == (3, 0)

@@ -13,7 +13,7 @@ from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.takeovers import Agent, NovaCompute
 from tests.functional.placement.test_command import options
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 
 #: The suffix of the provider of the host's GPU without mediated devices.
@@ -79,7 +79,7 @@ def test_the_dry_run_shows_what_the_next_start_moves(node, host):
     assert agent.inventories(node.uuid) == before
 
     host.daemon.start().wait_ready()
-    assert node.eventually(lambda: len(agent.allocations(consumer)) == 2)
+    wait_until(lambda: len(agent.allocations(consumer)) == 2)
     children = agent.children
     assert children.pop(GPU) == adopted
     ((suffix, uuid),) = children.items()
@@ -90,9 +90,9 @@ def test_the_dry_run_shows_what_the_next_start_moves(node, host):
     assert "nothing to do" in outcome.err
 
     host.daemon.terminate()
-    assert node.eventually(lambda: "no differences" in host.run("diff").err)
+    wait_until(lambda: "no differences" in host.run("diff").err)
     host.daemon.start().wait_ready()
-    assert node.eventually(lambda: host.health.count("placement") > 0)
+    wait_until(lambda: host.health.count("placement") > 0)
     assert agent.children == {GPU: adopted, suffix: uuid}
 
 
@@ -112,7 +112,7 @@ def test_a_refusal_is_shown_and_the_daemon_serves(node, host):
     assert "restart rtagentd" in without.err
 
     host.daemon.start().wait_ready()
-    assert node.eventually(lambda: consumer in host.health)
+    wait_until(lambda: consumer in host.health)
     assert agent.inventories(node.uuid)["VGPU"] == (8, 0)
     assert host.daemon.running
     assert agent.children == {}
@@ -134,6 +134,6 @@ def test_diff_shows_what_the_next_start_changes_after_it_has_adopted(node, host)
     assert ["inventory", "DISK_GB"] in [row[:2] for row in rows]
     assert not any(row[0] == "provider" for row in rows)
     host.daemon.start().wait_ready()
-    assert node.eventually(lambda: host.run("diff", "-f", "json").json == [])
+    wait_until(lambda: host.run("diff", "-f", "json").json == [])
     assert "DISK_GB" not in node.inventories
     assert "HW_NIC_SRIOV" not in Agent(node).traits(Agent(node).children[GPU])

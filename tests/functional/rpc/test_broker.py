@@ -18,20 +18,12 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.testing.failpoints import Failpoint, FailpointStore
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
+from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 
 
 def instance() -> dict:
     return {"uuid": uid(), "flavor": {"vcpus": 1, "memory_mb": 128}}
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 120) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def serving(station: Station) -> Station:
@@ -61,7 +53,7 @@ def test_the_server_starts_before_the_broker(
     with rabbitmq.outage():
         station = station_on(rabbitmq.transport_url)
         station.server.start()
-        assert eventually(lambda: station.health() == "warn")
+        wait_until(lambda: station.health() == "warn")
     assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
@@ -100,7 +92,7 @@ def test_a_call_without_a_broker_ends_in_time(
         for api in (old, new):
             fails(api, station.context)
     for api in (old, new):
-        assert eventually(functools.partial(replies, api, station.context))
+        wait_until(functools.partial(replies, api, station.context))
     rabbitmq.freeze()
     fails(old, station.context)
 
@@ -169,7 +161,7 @@ def test_a_broker_that_refuses_is_reported_and_tried_again(
     rabbitmq.control("add_user", user, "other")
     station = station_on(rabbitmq.transport_url.replace("guest:guest", f"{user}:secret"))
     station.server.start()
-    assert eventually(lambda: station.health() == "fail")
+    wait_until(lambda: station.health() == "fail")
     rabbitmq.control("change_password", user, "secret")
     rabbitmq.control("set_permissions", user, ".*", ".*", ".*")
     assert station.server.wait_started(120)

@@ -9,8 +9,9 @@ import pytest
 from rtagent.rpc.casts import BoundedCasts, CastFailed, agent_casts, report_host_state
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.test_blocked_broker import alarm
-from tests.functional.rpc.test_broker import eventually, serving
+from tests.functional.rpc.test_broker import serving
 from tests.servers import RabbitMQ
+from tests.servers.daemon import wait_until
 
 REPORT = report_host_state(description=True, instances=False)
 #: Why a cast fails while an earlier one has not ended.
@@ -49,11 +50,11 @@ def test_casts_are_sent_after_the_broker_was_away(
 ):
     casts = agent_casts(station.transport())
     sender = Sender(casts, None if fanout else station.host)
-    assert eventually(lambda: sender.sends() and bool(station.agent.asked))
+    wait_until(lambda: sender.sends() and bool(station.agent.asked))
     with rabbitmq.outage():
-        assert eventually(lambda: not sender.sends())
+        wait_until(lambda: not sender.sends())
     before = len(station.agent.asked)
-    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before)
+    wait_until(lambda: sender.sends() and len(station.agent.asked) > before)
 
 
 @pytest.mark.parametrize("fanout", [False, True], ids=["one", "all"])
@@ -63,8 +64,8 @@ def test_casts_are_sent_after_the_broker_was_blocked(
     """The connection is still open then, and its channel is closed."""
     casts = agent_casts(station.transport())
     sender = Sender(casts, None if fanout else station.host)
-    assert eventually(lambda: sender.sends() and bool(station.agent.asked))
+    wait_until(lambda: sender.sends() and bool(station.agent.asked))
     with alarm(rabbitmq):
-        assert eventually(sender.gave_up, 300)
+        wait_until(sender.gave_up, 300)
     before = len(station.agent.asked)
-    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before), sender.errors
+    wait_until(lambda: sender.sends() and len(station.agent.asked) > before)

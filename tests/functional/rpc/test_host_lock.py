@@ -13,8 +13,8 @@ from rtagent.rpc.broker.connection import Broker
 from rtagent.rpc.host_lock import Attempt, HostLock
 from tests.functional.rpc.hostile import PROPERTIES
 from tests.functional.rpc.raw_messages import RawSender
-from tests.functional.rpc.test_broker import eventually
 from tests.servers import RabbitMQ
+from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 from tests.support.rpc import Contender
 
@@ -45,12 +45,12 @@ def test_one_agent_has_the_lock_and_each_learns_of_the_other(contenders):
     first, second = contenders(), contenders()
     assert first.attempt() is Attempt.HELD
     with first.alive():
-        assert eventually(lambda: second.lock.take().holder == first.me)
+        wait_until(lambda: second.lock.take().holder == first.me)
         assert second.attempt() is Attempt.TAKEN
     assert set(map(str, first.met)) == {str(second.me)}
     assert not second.lock.held
     first.lock.close()
-    assert eventually(lambda: second.attempt() is Attempt.HELD)
+    wait_until(lambda: second.attempt() is Attempt.HELD)
 
 
 def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
@@ -59,11 +59,11 @@ def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
     assert dead.attempt() is Attempt.HELD
     outcome = successor.lock.take()
     assert (outcome.attempt, outcome.holder) == (Attempt.TAKEN, None)
-    assert eventually(lambda: successor.attempt() is Attempt.HELD)
+    wait_until(lambda: successor.attempt() is Attempt.HELD)
     # It was only frozen.
     assert not dead.lock.keep(1)
     with successor.alive():
-        assert eventually(lambda: dead.lock.take().holder == successor.me)
+        wait_until(lambda: dead.lock.take().holder == successor.me)
     assert successor.met[-1] == dead.me
 
 
@@ -86,9 +86,9 @@ def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitM
     agent = contenders()
     assert agent.attempt() is Attempt.HELD
     with rabbitmq.outage():
-        assert eventually(lambda: not agent.lock.keep(0.1))
+        wait_until(lambda: not agent.lock.keep(0.1))
         assert agent.attempt() is Attempt.UNREACHABLE
-    assert eventually(lambda: agent.attempt() is Attempt.HELD)
+    wait_until(lambda: agent.attempt() is Attempt.HELD)
 
 
 def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ, contenders):
@@ -124,7 +124,7 @@ def test_messages_that_anybody_sends_do_not_cost_the_lock(rabbitmq: RabbitMQ):
             sender.send(b"-" * 100 + b"a" * 200_000, properties, **queue)
             sender.send(b"{}", properties, **queue)
     with agent.alive():
-        assert eventually(lambda: other.lock.take().holder == agent.me)
+        wait_until(lambda: other.lock.take().holder == agent.me)
     assert agent.lock.held
     for each in (agent, other):
         each.lock.close()
@@ -139,7 +139,7 @@ def test_an_identity_that_needs_no_more_than_a_reply_is_ignored(rabbitmq: Rabbit
         identity = msgspec.json.encode(forged.me)
         sender.send(identity, exchange="", routing_key=f"rtagent_lock.{host}")
     with agent.alive():
-        assert eventually(lambda: other.lock.take().holder == agent.me)
+        wait_until(lambda: other.lock.take().holder == agent.me)
     assert set(map(str, agent.met)) == {str(other.me)}
     for each in (agent, other):
         each.lock.close()

@@ -21,8 +21,8 @@ from rtagent.rpc.client import AgentAPI
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.hostile import ENVELOPES, PROPERTIES, TEXTS
 from tests.functional.rpc.raw_messages import JSON, RawSender, envelope, reply_to, request
-from tests.functional.rpc.test_broker import eventually
 from tests.servers import RabbitMQ
+from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 
 #: Seconds that a claim may take longer than one on an idle agent.
@@ -127,7 +127,7 @@ def test_replies_to_missing_queues_hold_no_threads(
     for _ in range(3 * MANY):
         sender.request(**reply_to(f"reply_{uid()}"))
     prompt()
-    assert eventually(lambda: count(attacked, "rpc_given_up_total", label=GONE) > 0)
+    wait_until(lambda: count(attacked, "rpc_given_up_total", label=GONE) > 0)
 
 
 def test_a_reply_reaches_a_caller_that_reconnects(
@@ -141,7 +141,7 @@ def test_a_reply_reaches_a_caller_that_reconnects(
         time.sleep(1)
         channel = sender.channel
         channel.queue_declare(queue, auto_delete=False)
-        assert eventually(lambda: channel.basic_get(queue, no_ack=True) is not None)
+        wait_until(lambda: channel.basic_get(queue, no_ack=True) is not None)
 
 
 def test_replies_to_queues_that_cannot_be_are_not_sent(
@@ -167,7 +167,7 @@ def test_replies_that_the_broker_rejects_are_given_up(
     for _ in range(MANY):
         sender.request(**reply_to(queue, _timeout=2))
     prompt()
-    assert eventually(lambda: count(attacked, "rpc_given_up_total", label=GONE) >= before + MANY)
+    wait_until(lambda: count(attacked, "rpc_given_up_total", label=GONE) >= before + MANY)
     assert errors == []
 
 
@@ -331,7 +331,7 @@ def test_messages_that_avoid_the_topic_permissions_are_refused(
     }
     sender.channel.queue_declare(key, auto_delete=False, exclusive=True, arguments=letters)
     sender.send(body, exchange="", routing_key=key)
-    assert eventually(lambda: refused() == before + 3)
+    wait_until(lambda: refused() == before + 3)
     assert errors == []
 
 
@@ -343,7 +343,7 @@ def test_a_message_that_is_sent_again_leaves_one_line(
         sender.send(body)
     prompt()
     duplicates = partial(count, attacked, "rpc_refused_total", reason="duplicate")
-    assert eventually(lambda: duplicates() >= MANY - 1)
+    wait_until(lambda: duplicates() >= MANY - 1)
     assert errors == []
 
 
@@ -357,7 +357,7 @@ def test_a_message_that_is_sent_again_after_many_others_is_not_served_again(
         sender.request()
     sender.send(body)
     prompt()
-    assert eventually(lambda: duplicates() == before + 1)
+    wait_until(lambda: duplicates() == before + 1)
 
 
 def test_refused_messages_are_one_line_and_a_counter(
@@ -369,10 +369,10 @@ def test_refused_messages_are_one_line_and_a_counter(
         sender.send("not json")
     prompt()
     refused = partial(count, attacked, "rpc_refused_total", reason="envelope")
-    assert eventually(lambda: refused() >= counted + MANY)
+    wait_until(lambda: refused() >= counted + MANY)
     assert refused() == counted + MANY
     warned = partial(count, attacked, "repeated_total", level="warning")
-    assert eventually(lambda: warned() >= repeated + MANY - 1)
+    wait_until(lambda: warned() >= repeated + MANY - 1)
 
 
 def test_all_kinds_at_once(
