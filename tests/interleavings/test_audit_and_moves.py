@@ -144,7 +144,7 @@ def without_audit(name: str, here: bool, flavor: Any) -> Any:
 def test_move_around_an_audit_ends_as_without_one(name: str, host: int, flavor: Any, long: bool):
     right = without_audit(name, False, flavor)
     every = list(splits(len(MOVES[name][1])))
-    for places in every if long else every[:: len(every) // 100]:
+    for places in every if long else every[:: len(every) // 40]:
         assert run_move(name, False, flavor, host, places) == right, places
 
 
@@ -152,5 +152,5 @@ def test_move_around_an_audit_ends_as_without_one(name: str, host: int, flavor: 
 def test_move_on_one_host_around_an_audit_ends_as_without_one(name: str, long: bool):
     right = without_audit(name, True, PINNED_2)
     every = list(splits(len(MOVES[name][1])))
-    for places in every if long else every[:: len(every) // 100]:
+    for places in every if long else every[:: len(every) // 40]:
         assert run_move(name, True, PINNED_2, 0, places) == right, places
