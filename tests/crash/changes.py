@@ -200,9 +200,8 @@ def _update(vm_state: str) -> Callable[[Scenario], Operation]:
     return make
 
 
-#: By name: the cause of the change's commit, and how it is prepared. The next change and the third
-#: one after it have other causes, because tests make all of them or every third: the failpoint of
-#: the second would stop the repetition of the first.
+#: By name: the cause of the change's commit, and how it is prepared. The next change has another
+#: cause, unless it is an audit: its failpoint would stop the repetition of the first.
 CHANGES: Mapping[str, tuple[str, Callable[[Scenario], Change]]] = {
     "claim": ("instance_claim", _called(lambda scenario: scenario.factory.claim())),
     "activate": ("activate_claim", _called(_step("activate_claim"))),

@@ -10,7 +10,7 @@ from rtagent.errors import RtAgentError
 from tests.crash.changes import CHANGES, Called
 from tests.crash.restarts import cut_off_each, enrolments
 from tests.crash.scenario import call_in_background
-from tests.crash.test_boundaries import points
+from tests.crash.test_boundaries import COMMIT, points
 from tests.servers.daemon import Daemon, wait_until
 from tests.servers.proxy import CommitLoss
 
@@ -19,11 +19,11 @@ NAMES = [name for name in CHANGES if name != "lapse"]
 
 
 def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
-    """Each change occurs, and each point. With the agent in a child process, each change occurs at
-    each point (`test_boundaries`).
+    """Each change occurs, and each point. With the agent in a child process, more points of
+    each change occur (`test_boundaries`).
     """
-    few = zip(itertools.cycle(points("commit")), NAMES, strict=False)
-    cut_off_each(daemon_on(database), itertools.product(points("commit"), NAMES) if long else few)
+    few = zip(itertools.cycle(COMMIT), NAMES, strict=False)
+    cut_off_each(daemon_on(database), itertools.product(COMMIT, NAMES) if long else few)
 
 
 def test_killed_enrolment_leaves_the_node_to_the_next_start(daemon_on):

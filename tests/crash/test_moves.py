@@ -11,13 +11,9 @@ from tests.crash.conftest import DATABASES
 from tests.crash.host import moving
 from tests.crash.move_agents import MoveAgents, Recording
 from tests.crash.move_sequences import DEST, ENDS, ENDS_ON_ONE_HOST, SEQUENCES, SOURCE, Step
-from tests.crash.test_boundaries import points
+from tests.crash.test_boundaries import COMMIT, OUTER
 from tests.support.workload.deployment import DaemonHome, migrated
 
-COMMIT = points("commit")
-#: Nothing was committed yet, but every row is written; and everything was committed. A row that is
-#: written outside of the transaction is noticed at the first, whichever it is.
-OUTER = ["commit.notifications", "commit.after"]
 #: A source that shares a database with the destination finds by itself that its guest was
 #: evacuated, before a call reports it; with a database of its own it needs that call.
 WITH_ONE = [name for name in SEQUENCES if name != "evacuated"]
@@ -120,7 +116,7 @@ def test_two_agents_with_a_database_each(two, tmp_path: Path, long: bool):
 def test_one_host(two, tmp_path: Path, long: bool):
     here = home(tmp_path, 1)
     names = ON_ONE_HOST if long else ["confirmed", "reverted", "failed"]
-    run(two(here, here), planned(names, every if long else by_turns(*ONE)))
+    run(two(here, here), planned(names, every if long else by_turns(*EVERY_OTHER)))
 
 
 def test_two_daemons_with_one_database(two, mover, postgresql, long: bool):

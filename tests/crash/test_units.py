@@ -18,7 +18,7 @@ from rtagent.model.node_state import NodeState, restore
 from rtagent.pci.allocations import device_allocations
 from tests.crash.restarts import DURABLE
 from tests.crash.scenario import noted
-from tests.crash.test_boundaries import points
+from tests.crash.test_boundaries import COMMIT
 from tests.crash.unit_worker import CAUSES, ONCE, POLICY, KnownClaim, known_claims, run_worker
 from tests.servers.forked import processes
 from tests.support.hosts import NODE
@@ -67,7 +67,7 @@ def test_unit_is_neither_lost_nor_assigned_twice(database_url: str, turn: int, l
     """Each point with one cause on each database, another on each; in a long run with all."""
     migrated(database_url)
     callers = Callers()
-    for at, point in enumerate(points("commit")):
+    for at, point in enumerate(COMMIT):
         for cause in CAUSES if long else [CAUSES[(3 * at + turn) % len(CAUSES)]]:
             with noted(f"{cause}, killed at {point}"):
                 run_until_killed(database_url, f"{point}/{cause}:{1 + at % 2}", at, callers)
