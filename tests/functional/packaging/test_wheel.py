@@ -94,12 +94,10 @@ def rtagent(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_an_installed_copy_migrates_a_database_online_and_prints_the_statements(
-    installed, database_url, tmp_path
+    installed, tmp_path
 ):
     config = tmp_path / "rtagent.conf"
-    config.write_text(
-        f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = {database_url}\n"
-    )
+    config.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
     named = ("--config-file", str(config))
     offline = rtagent(installed, *named, "db", "sync", "--sql")
     assert offline.returncode == 0, offline.stderr
