@@ -167,4 +167,3 @@ def test_a_broker_that_refuses_is_reported_and_tried_again(
     assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
-    rabbitmq.control("delete_user", user)

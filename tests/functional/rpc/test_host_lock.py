@@ -101,7 +101,6 @@ def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ,
     assert "access to queue 'rtagent_lock." in outcome.why
     rabbitmq.control("set_permissions", user, "^(rtagent_lock|openstack)", ".*", ".*")
     assert agent.attempt() is Attempt.HELD
-    rabbitmq.control("delete_user", user)
 
 
 def test_a_wrong_password_and_a_frozen_broker_are_noticed(rabbitmq: RabbitMQ, contenders):
