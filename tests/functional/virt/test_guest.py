@@ -1,6 +1,7 @@
 """Claims in domain documents, put to libvirt itself."""
 
 import contextlib
+import itertools
 from datetime import UTC, datetime
 
 import libvirt
@@ -34,9 +35,9 @@ def test_driver():
     connection.close()
 
 
-def test_every_combination_of_policies_can_be_defined(test_driver):
+def test_every_combination_of_policies_can_be_defined(test_driver, every):
     defined = 0
-    for specs in combinations():
+    for specs in itertools.islice(combinations(), 0, None, every):
         claim = granted(**specs)
         document = apply(plain_domain("test"), claim)
         domain = test_driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
@@ -46,7 +47,7 @@ def test_every_combination_of_policies_can_be_defined(test_driver):
         assert pins(back) == pins(etree.fromstring(document)), specs
         domain.undefine()
         defined += 1
-    assert defined > 200
+    assert defined > 200 // every
 
 
 @pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}, {"mem_page_size": "large"}])
