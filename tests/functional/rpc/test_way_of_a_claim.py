@@ -21,7 +21,7 @@ from tests.support.rpc import build
 
 PACKAGE = f"{Path(rtagent.__file__).parent}/"
 #: Has the first function of a wait for a message.
-WAIT = "rpc/driver.py"
+WAIT = "rpc/amqp_transport.py"
 PAGE = Path(__file__).parents[3] / "doc/source/contributor/architecture.rst"
 
 
