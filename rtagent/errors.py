@@ -80,7 +80,11 @@ class InvalidRequest(RequestError):
 
     @classmethod
     def at(cls, method: str, path: str, message: str) -> Self:
-        """Return the refusal of one value of a document."""
+        """Return the refusal of one value.
+
+        :param method: or the command, or the path of the read API.
+        :param path: in the document; or the option, the parameter, or a place in a file.
+        """
         return cls(method=method, errors=[{"path": path, "message": message}])
 
     @property

@@ -27,10 +27,8 @@ def claims(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
     """
     wanted = filters.get("state")
     if wanted is not None and wanted not in LIVE_STATES:
-        raise InvalidRequest(
-            method="GET /claims",
-            errors=[{"path": "state", "message": f"not one of {', '.join(sorted(LIVE_STATES))}"}],
-        )
+        states = ", ".join(sorted(LIVE_STATES))
+        raise InvalidRequest.at("GET /claims", "state", f"not one of {states}")
     owner = filters.get("instance")
     found = state.claims.values() if owner is None else state.claims_of(owner)
     matching = (with_namespaces(each, state) for each in found if wanted in (None, each.state))

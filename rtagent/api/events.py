@@ -82,7 +82,7 @@ def _types(text: str | None) -> Sequence[str]:
     for each in types:
         if each not in known:
             rule = f"{each!r} is no type of events; there are: {', '.join(sorted(known))}"
-            raise _mistake("type", rule)
+            raise InvalidRequest.at("GET /events", "type", rule)
     return types
 
 
@@ -91,7 +91,11 @@ def _after(text: str | None) -> Place | None:
         return None
     place = parse_event_id(text)
     if place is None:
-        raise _mistake(LAST_EVENT_ID, "must be the id of an event, EPOCH-SEQUENCE, such as 3-120")
+        raise InvalidRequest.at(
+            "GET /events",
+            LAST_EVENT_ID,
+            "must be the id of an event, EPOCH-SEQUENCE, such as 3-120",
+        )
     return place
 
 
@@ -99,9 +103,5 @@ def _newest(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise _mistake("newest", "must be a number of events, from 0")
+        raise InvalidRequest.at("GET /events", "newest", "must be a number of events, from 0")
     return int(text)
-
-
-def _mistake(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method="GET /events", errors=[{"path": path, "message": message}])

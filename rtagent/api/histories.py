@@ -26,7 +26,7 @@ def timeline(sources: PageSources, filters: Mapping[str, str]) -> Mapping[str, A
     """
     kind = filters.get("kind")
     if kind is not None and kind not in ENTRY_KIND:
-        raise _invalid("timeline", "kind", f"not one of {', '.join(ENTRY_KIND)}")
+        raise InvalidRequest.at("GET /timeline", "kind", f"not one of {', '.join(ENTRY_KIND)}")
     view = sources.timeline()
     found = [each for each in view.entries if kind in (None, each.kind)]
     return {"timeline": found, "since": view.since}
@@ -46,13 +46,9 @@ def history(
     """
     before = filters.get("before")
     if before is not None and not (before.isascii() and before.isdecimal() and len(before) < 19):
-        raise _invalid("history", "before", "not a number")
+        raise InvalidRequest.at("GET /history", "before", "not a number")
     page = sources.history(state, claim_uuid, None if before is None else int(before))
     if claim_uuid is not None and not page.events and before is None:
         raise ClaimNotFound(claim_uuid=claim_uuid)
     events = [{"number": each.number, **asdict(each.event)} for each in page.events]
     return {"history": events, "older": page.older}
-
-
-def _invalid(view: str, name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method=f"GET /{view}", errors=[{"path": name, "message": message}])

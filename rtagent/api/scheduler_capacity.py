@@ -34,8 +34,7 @@ def capacity(
     """
     by = query.get("by")
     if by not in (None, *GROUPS):
-        errors = [{"path": "by", "message": f"must be one of {', '.join(GROUPS)}"}]
-        raise InvalidRequest(method="GET /capacity", errors=errors)
+        raise InvalidRequest.at("GET /capacity", "by", f"must be one of {', '.join(GROUPS)}")
     counted = counts.capacity(query.get("flavor"), by, PATIENCE)
     return {"capacity": {**asdict(counted), "without_report": without_report}}
 

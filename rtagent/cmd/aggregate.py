@@ -13,13 +13,13 @@ from rtagent.cmd.base import (
     Rows,
     Show,
     columns,
-    invalid,
     row,
     rows,
     with_dry_run,
 )
 from rtagent.cmd.claim_request import pair
 from rtagent.cmd.output import KeyValues, Lines
+from rtagent.errors import InvalidRequest
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.errors import AggregateConflict, AggregateNotFound
 
@@ -69,12 +69,12 @@ class AggregateSet(Show):
         metadata: dict[str, str | None] = {**_metadata(parsed_args)}
         for key in parsed_args.unset:
             if key in metadata:
-                raise invalid(
+                raise InvalidRequest.at(
                     "aggregate", f"--unset {key}", "is set by another option: leave one of them out"
                 )
             metadata[key] = None
         if not metadata and parsed_args.name is None:
-            raise invalid(
+            raise InvalidRequest.at(
                 "aggregate", "aggregate", "changes nothing: use --name, --property or --unset"
             )
         aggregate = self.app.client.call_scheduler(
@@ -152,5 +152,5 @@ def _metadata(args: argparse.Namespace) -> dict[str, str]:
         pairs = [*pairs, (ZONE, args.zone)]
     metadata = dict(pairs)
     if len(metadata) < len(pairs):
-        raise invalid("aggregate", "--property", "has a key twice")
+        raise InvalidRequest.at("aggregate", "--property", "has a key twice")
     return metadata

@@ -17,7 +17,6 @@ from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
 from rtagent.cmd.rtagent import Shell, Strict
-from rtagent.errors import InvalidRequest
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
@@ -162,14 +161,6 @@ class PlainText(SingleFormatter):
         for value in data:
             text = value.human_readable() if isinstance(value, FormattableColumn) else str(value)
             stdout.write(text if text.endswith("\n") else f"{text}\n")
-
-
-def invalid(method: str, path: str, message: str) -> InvalidRequest:
-    """Return the refusal of an argument. :param method: the command, or the method that it calls.
-
-    :param path: the option, or a place in a file.
-    """
-    return InvalidRequest(method=method, errors=[{"path": path, "message": message}])
 
 
 def checked(valid: Callable[[str], bool], rule: str) -> Callable[[str], str]:

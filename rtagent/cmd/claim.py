@@ -11,7 +11,7 @@ from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request
-from rtagent.cmd.base import List, Row, Rows, Show, Text, columns, invalid, row, rows
+from rtagent.cmd.base import List, Row, Rows, Show, Text, columns, row, rows
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
@@ -26,7 +26,7 @@ from rtagent.cmd.output import (
     mapping,
     timestamp,
 )
-from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable
+from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable, InvalidRequest
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.converter import Converter
 
@@ -145,7 +145,7 @@ class ClaimDomain(Text):
         try:
             document = guest.apply(parsed_args.file.read_bytes(), claim, attached)
         except (BadDocument, OSError) as error:
-            raise invalid("claim domain", str(parsed_args.file), str(error)) from error
+            raise InvalidRequest.at("claim domain", str(parsed_args.file), str(error)) from error
         return ("claim", "document"), (claim.uuid, plain_xml(document))
 
 

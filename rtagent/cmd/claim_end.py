@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rtagent.cmd.base import Action, invalid, with_dry_run
+from rtagent.cmd.base import Action, with_dry_run
 from rtagent.cmd.claim import with_uuid
-from rtagent.errors import GuestRunning
+from rtagent.errors import GuestRunning, InvalidRequest
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING
 
 _Document = Mapping[str, Any]
@@ -40,7 +40,9 @@ class _End(Action):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         uuid, client = parsed_args.claim, self.app.client
         if parsed_args.force and not parsed_args.reason:
-            raise invalid("claim release", "--force", "needs a --reason, which the history keeps")
+            raise InvalidRequest.at(
+                "claim release", "--force", "needs a --reason, which the history keeps"
+            )
         if parsed_args.dry_run:
             self._show(client.call("test_release", uuid), parsed_args.force)
             return
@@ -87,11 +89,13 @@ class ClaimRelease(_End):
             return
         for name in ("force", "reason", "dry_run"):
             if getattr(parsed_args, name):
-                raise invalid("claim release", "--device", f"cannot be combined with --{name}")
+                raise InvalidRequest.at(
+                    "claim release", "--device", f"cannot be combined with --{name}"
+                )
         claim = self.app.client.read("claims", parsed_args.claim)["claim"]
         if claim["kind"] != ATTACH:
             rule = f"a claim of kind {claim['kind']} keeps its devices until it ends"
-            raise invalid("claim release", "--device", rule)
+            raise InvalidRequest.at("claim release", "--device", rule)
         method = _RELEASING[claim["state"]]
         devices = parsed_args.device
         self.app.client.call(method, claim["owner_id"], parsed_args.claim, devices=devices)

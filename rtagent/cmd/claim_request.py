@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtagent.cmd.base import invalid
 from rtagent.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
     if args.request is None:
         return document
     if document != {"instance": {"flavor": {}}}:
-        raise invalid(
+        raise InvalidRequest.at(
             METHOD, "--request", "cannot be combined with options: put everything into the file"
         )
     return read_document(args.request, METHOD)
@@ -183,7 +182,7 @@ def identify(document: dict[str, Any], operation_id: str | None) -> str:
     """
     chosen = operation_id or document.get("operation_id") or str(uuid.uuid4())
     if document.setdefault("operation_id", chosen) != chosen:
-        raise invalid(
+        raise InvalidRequest.at(
             METHOD, "--operation-id", "differs from that of the file: leave one of them out"
         )
     return str(chosen)
@@ -265,7 +264,7 @@ def mapping(
     """
     for key, number in Counter(key for key, _ in pairs or ()).items():
         if number > 1:
-            raise invalid(method, f"{option} {key}", "is given more than once")
+            raise InvalidRequest.at(method, f"{option} {key}", "is given more than once")
     return {name: dict(pairs)} if pairs else {}
 
 
@@ -283,7 +282,7 @@ def read_document(name: str, method: str) -> dict[str, Any]:
         text = Path("/dev/stdin" if name == "-" else name).read_text()
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as exc:
-        raise invalid(method, name, f"cannot be read: {exc}") from exc
+        raise InvalidRequest.at(method, name, f"cannot be read: {exc}") from exc
     if not isinstance(document, dict):
-        raise invalid(method, name, "must be a JSON object")
+        raise InvalidRequest.at(method, name, "must be a JSON object")
     return document

@@ -122,8 +122,7 @@ class Client:
     def refuse_host(self, rule: str) -> None:
         """:raises InvalidRequest: ``--host`` is given, which the command cannot use."""
         if self.options.host is not None:
-            errors = [{"path": "--host", "message": rule}]
-            raise InvalidRequest(method="this command", errors=errors)
+            raise InvalidRequest.at("this command", "--host", rule)
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of `rtagent.rpc.client.AgentAPI` and return its reply.
@@ -142,8 +141,7 @@ class Client:
         self.refuse_host("names an agent, and the scheduler answers this: leave it out")
         if self.options.offline:
             rule = "reads a database, which does not have this: leave it out"
-            errors = [{"path": "--offline", "message": rule}]
-            raise InvalidRequest(method=" ".join(segments), errors=errors)
+            raise InvalidRequest.at(" ".join(segments), "--offline", rule)
         address = self.options.socket
         if address is None:
             address = self.settings.scheduler.api_address

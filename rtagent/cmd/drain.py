@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rtagent.cmd.base import Action, List, Rows, invalid
+from rtagent.cmd.base import Action, List, Rows
 from rtagent.cmd.output import OrEmpty, timestamp
+from rtagent.errors import InvalidRequest
 
 COLUMNS = ("instance", "name", "what", "state", "vcpus", "memory_mb")
 LONG_COLUMNS = (*COLUMNS, "claim", "suspect", "node")
@@ -49,7 +50,7 @@ class NodeDrain(List):
         if parsed_args.status:
             if parsed_args.reason is not None or parsed_args.deadline is not None:
                 rule = "changes nothing: leave out --reason and --deadline"
-                raise invalid("node drain", "--status", rule)
+                raise InvalidRequest.at("node drain", "--status", rule)
         else:
             until = parsed_args.deadline
             client.call(

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rtagent.api.event_stream import EventStream
-from rtagent.cmd.base import List, Rows, columns, invalid, row, rows
+from rtagent.cmd.base import List, Rows, columns, row, rows
 from rtagent.cmd.cells import safe
 from rtagent.cmd.output import timestamp
-from rtagent.errors import AgentUnreachable, RtAgentError
+from rtagent.errors import AgentUnreachable, InvalidRequest, RtAgentError
 from rtagent.model.event import parse_event_id
 from rtagent.model.printable import printable
 
@@ -117,9 +117,11 @@ class EventList(List):
     def _check(self, parsed_args: argparse.Namespace) -> None:
         """:raises InvalidRequest: an argument is wrong, or they contradict each other."""
         if parsed_args.after and parse_event_id(parsed_args.after) is None:
-            raise invalid("events", "--after", "must be the id of an event, such as 3-120")
+            raise InvalidRequest.at(
+                "events", "--after", "must be the id of an event, such as 3-120"
+            )
         if parsed_args.follow and self.app.options.offline:
-            raise invalid(
+            raise InvalidRequest.at(
                 "events", "--offline", "cannot be used with --follow, which needs the agent"
             )
 

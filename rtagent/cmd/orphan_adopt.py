@@ -146,9 +146,7 @@ def _flavors(where: str) -> Mapping[str, Flavor]:
         return _flavors_by_domain.convert(document)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         message = " ".join(str(error).split())
-        raise InvalidRequest(
-            method="orphan adopt", errors=[{"path": f"--flavor-from {where}", "message": message}]
-        ) from error
+        raise InvalidRequest.at("orphan adopt", f"--flavor-from {where}", message) from error
 
 
 def _row(

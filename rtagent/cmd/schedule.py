@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from rtagent.cmd.base import List, Row, Rows, Show, columns, invalid, row
+from rtagent.cmd.base import List, Row, Rows, Show, columns, row
 from rtagent.cmd.cells import Column
 from rtagent.cmd.claim_request import (
     FLAVOR,
@@ -21,6 +21,7 @@ from rtagent.cmd.claim_request import (
     read_document,
 )
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty, timestamp
+from rtagent.errors import InvalidRequest
 from rtagent.model.server import Purpose
 
 #: Columns before and after those of the filters.
@@ -205,7 +206,7 @@ def request_of(args: argparse.Namespace, method: str, **others: Any) -> dict[str
     if args.request is not None:
         if spec != NO_OPTIONS:
             rule = "cannot be combined with options: put everything into the file"
-            raise invalid(method, "--request", rule)
+            raise InvalidRequest.at(method, "--request", rule)
         spec, paths = read_document(args.request, method), {"$.instance_uuid": "--instance"}
     document = {"request_spec": spec, **others}
     check_options(SCHEDULER_API.methods[method], document, paths)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from rtagent.cmd.base import Row, Show, columns, invalid, row
+from rtagent.cmd.base import Row, Show, columns, row
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Counts, Lines, OrEmpty
 from rtagent.cmd.schedule import add_request, has_request, request_of
+from rtagent.errors import InvalidRequest
 
 METHOD = "advise"
 _LIVE = "live-migration"
@@ -73,10 +74,10 @@ class ScheduleAdvise(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         flavor, count = parsed_args.flavor, parsed_args.count
         if count < 1:
-            raise invalid("schedule advise", "--count", "must be at least 1")
+            raise InvalidRequest.at("schedule advise", "--count", "must be at least 1")
         if flavor is not None and has_request(parsed_args):
             rule = "names a flavor, and other options describe one: use either"
-            raise invalid("schedule advise", "--flavor", rule)
+            raise InvalidRequest.at("schedule advise", "--flavor", rule)
         spec = None
         if flavor is None:
             spec = request_of(parsed_args, METHOD, count=count)["request_spec"]

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rtagent.cmd.base import Cells, List, Rows, columns, invalid, rows
+from rtagent.cmd.base import Cells, List, Rows, columns, rows
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import OrEmpty
 from rtagent.cmd.schedule import add_request, has_request, request_of
-from rtagent.errors import FlavorNotFound
+from rtagent.errors import FlavorNotFound, InvalidRequest
 
 Document = Mapping[str, Any]
 
@@ -164,7 +164,7 @@ class ScheduleCapacity(List):
         if has_request(args):
             if args.flavor is not None:
                 rule = "names a flavor of the list, and other options describe one: use either"
-                raise invalid("schedule capacity", "--flavor", rule)
+                raise InvalidRequest.at("schedule capacity", "--flavor", rule)
             spec = request_of(args, METHOD, by=args.by)["request_spec"]
             return [self.app.client.call_scheduler(METHOD, spec, args.by)]
         found = self.app.client.read_scheduler("capacity", flavor=args.flavor, by=args.by)

@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rtagent.cmd.base import List, Row, Rows, Show, Text, invalid
+from rtagent.cmd.base import List, Row, Rows, Show, Text
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
+from rtagent.errors import InvalidRequest
 from rtagent.model.event import EVENT_TYPES, VERSION
 from rtagent.rpc import schemas, topics
 from rtagent.rpc.methods import TABLES
@@ -64,7 +65,7 @@ class SchemaShow(Show):
         method = methods.get(parsed_args.method)
         if method is None:
             rule = f"no method of the topic {parsed_args.topic}; there are {', '.join(methods)}"
-            raise invalid("schema show", parsed_args.method, rule)
+            raise InvalidRequest.at("schema show", parsed_args.method, rule)
         return ("method", "effect", "arguments", "reply", "errors"), (
             method.name,
             method.effect,
@@ -88,7 +89,9 @@ def _event(name: str) -> Row:
     """Return what is shown of a type of events. :raises InvalidRequest: there is no such type."""
     type_ = EVENT_TYPES.get(name)
     if type_ is None:
-        raise invalid("schema show", name, f"no type of events; there are {', '.join(EVENT_TYPES)}")
+        raise InvalidRequest.at(
+            "schema show", name, f"no type of events; there are {', '.join(EVENT_TYPES)}"
+        )
     return ("type", "meaning", "version", "schema"), (
         type_.name,
         type_.meaning,

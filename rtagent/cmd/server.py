@@ -23,7 +23,6 @@ from rtagent.cmd.base import (
     Rows,
     Show,
     columns,
-    invalid,
     row,
     rows,
     with_dry_run,
@@ -37,7 +36,7 @@ from rtagent.conductor.opening import open_conductor, open_records
 from rtagent.conductor.operations import TABLES
 from rtagent.conductor.progress import progress_of
 from rtagent.embedded import SystemClock
-from rtagent.errors import RtAgentError
+from rtagent.errors import InvalidRequest, RtAgentError
 from rtagent.model.server import Server, ServerOperation
 from rtagent.rpc.roles import CONDUCTOR
 
@@ -189,7 +188,9 @@ class ServerDelete(Action, Working):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         reason = parsed_args.reason
         if parsed_args.force != (reason is not None):
-            raise invalid("server delete", "--reason", "give --force and --reason together")
+            raise InvalidRequest.at(
+                "server delete", "--reason", "give --force and --reason together"
+            )
         if parsed_args.dry_run:
             self._show(parsed_args.server, parsed_args.force)
             return
@@ -325,7 +326,7 @@ def find(servers: Sequence[Server], wanted: str) -> Server:
     found = found or [each for each in servers if wanted == each.name]
     if len(found) > 1:
         uuids = ", ".join(each.uuid for each in found)
-        raise invalid("server", "SERVER", f"several servers have this name: {uuids}")
+        raise InvalidRequest.at("server", "SERVER", f"several servers have this name: {uuids}")
     if not found:
         raise ServerNotFound(server_uuid=wanted)
     return found[0]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from rtagent.cmd import server_request
-from rtagent.cmd.base import invalid
 from rtagent.cmd.server import OperationCommand, find, with_server
 from rtagent.conductor.conductor import Conductor
+from rtagent.errors import InvalidRequest
 from rtagent.model.server import Server
 
 
@@ -59,7 +59,9 @@ class ServerResize(_OfServer):
     ) -> Server | None:
         flavor = server_request.new_flavor(args, server.spec.flavor)
         if flavor == server.spec.flavor:
-            raise invalid("server resize", "flavor", "give at least one option that changes it")
+            raise InvalidRequest.at(
+                "server resize", "flavor", "give at least one option that changes it"
+            )
         return conductor.resize(server.uuid, flavor)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from lxml import etree
 
-from rtagent.cmd.base import invalid
 from rtagent.cmd.claim_request import (
     FLAVOR,
     add_fields,
@@ -118,7 +117,7 @@ def domain_document(args: argparse.Namespace) -> str | None:
     try:
         return etree.tostring(parse(Path(args.domain).read_bytes()), encoding="unicode")
     except (OSError, BadDocument) as error:
-        raise invalid("server build", "--domain", f"cannot be read: {error}") from error
+        raise InvalidRequest.at("server build", "--domain", f"cannot be read: {error}") from error
 
 
 def _checked(

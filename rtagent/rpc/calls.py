@@ -182,8 +182,7 @@ class Calls:
             proved = known.proved(context, self._topic, self._host or "", method, document, nonce)
             digest = arguments_digest(document) if verify else ""
         except ValueError as error:
-            errors = [{"path": "$", "message": str(error)}]
-            raise InvalidRequest(method=method, errors=errors) from error
+            raise InvalidRequest.at(method, "$", str(error)) from error
         if not verify:
             try:
                 return client.call(proved, method, **document)

@@ -197,8 +197,8 @@ def _moment(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        wrong = {"path": "$.deadline", "message": f"{text!r} is not a time: {error}"}
-        raise InvalidRequest(method="drain_node", errors=[wrong]) from error
+        rule = f"{text!r} is not a time: {error}"
+        raise InvalidRequest.at("drain_node", "$.deadline", rule) from error
 
 
 class ReportHostState(Arguments, frozen=True, kw_only=True):

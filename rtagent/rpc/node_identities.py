@@ -85,7 +85,7 @@ class NodeIdentities:
         if not node.allows(None, epoch):
             path = "$.report.epoch" if method == "update_host_state" else "$.epoch"
             message = f"is {epoch}, and the database has {node.epoch} for the node {node_uuid}"
-            raise InvalidRequest(method=method, errors=[{"path": path, "message": message}])
+            raise InvalidRequest.at(method, path, message)
 
     def _read(self, node_uuid: str, host: str | None) -> NodeHost:
         """Return the host of a node, and record it if none is. :param host: of the caller's key."""

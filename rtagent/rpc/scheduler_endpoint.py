@@ -140,8 +140,7 @@ def advise(served: ServedScheduler, arguments: Advise) -> Advice:
     host; or why nothing helps. Nothing is moved."""
     spec, flavor = arguments.request_spec, arguments.flavor
     if (spec is None) is (flavor is None):
-        mistake = {"path": "$", "message": "must have either request_spec or flavor"}
-        raise InvalidRequest(method="advise", errors=[mistake])
+        raise InvalidRequest.at("advise", "$", "must have either request_spec or flavor")
     return served.scheduler.advise(spec or served.spec_of(flavor or ""), arguments.count)
 
 

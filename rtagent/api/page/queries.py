@@ -108,6 +108,4 @@ class PageQuery:
 
     def error(self, name: str, message: str) -> InvalidRequest:
         """Return the error that a value is wrong."""
-        return InvalidRequest(
-            method=f"GET {self._page}", errors=[{"path": name, "message": message}]
-        )
+        return InvalidRequest.at(f"GET {self._page}", name, message)
