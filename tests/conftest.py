@@ -32,27 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(chosen[0] if chosen else "short")
 
 
-#: The file that takes longest.
-LONGEST = "tests/nova/test_functional.py"
-#: Layers that compute. The others wait for servers most of the time.
-COMPUTING = ("tests/unit/", "tests/property/", "tests/interleavings/")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest file, which one worker runs alone. Mix files that compute with those
-    that wait, so that no CPU is idle, and end with those that compute, which are short.
-    """
-    layers: dict[bool, dict[str, int]] = {True: {}, False: {}}
-    for item in items:
-        places = layers[item.nodeid.startswith(COMPUTING)]
-        places.setdefault(item.nodeid.partition("::")[0], len(places))
-    turns = {
-        file: place / len(places) * (1.0 if computing else 0.8)
-        for computing, places in layers.items()
-        for file, place in places.items()
-    }
-    turns[LONGEST] = -1.0
-    items.sort(key=lambda item: turns[item.nodeid.partition("::")[0]])
+    """Begin with the file that takes longest: one worker runs it, and the others would wait."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/nova/test_functional.py"))
 
 
 def pytest_collection_finish() -> None:

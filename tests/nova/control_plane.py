@@ -57,7 +57,6 @@ enabled = false
 enabled_filters = ComputeFilter,NUMATopologyFilter
 [scheduler]
 workers = 1
-discover_hosts_in_cells_interval = 2
 [conductor]
 workers = 1
 """
