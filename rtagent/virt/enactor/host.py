@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from typing import TypeVar
 
 import libvirt
 
@@ -13,6 +14,8 @@ from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import NAMESPACE, device_name, domain_document, mdev_names
 from rtagent.virt.enactor.hosts import Check, HostConnection, OrderRefused, check_claim
 from rtagent.virt.libvirt.document import parse, received, text
+
+_T = TypeVar("_T")
 
 #: Seconds between two looks at a guest that shuts down.
 _PAUSE = 0.2
@@ -101,10 +104,24 @@ class LibvirtHost:
             time.sleep(_PAUSE)
 
 
+def caused(call: Callable[[], _T]) -> _T:
+    """Return the result of a call that reads. It is made again if its error has lost its cause.
+
+    libvirt keeps the last error of each thread. The garbage collector may free an object of libvirt
+    before Python has read that error, which is then forgotten.
+    """
+    try:
+        return call()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() is not None:
+            raise
+    return call()
+
+
 def lookup(virt: libvirt.virConnect, server_uuid: str) -> libvirt.virDomain | None:
     """Return a domain; None: there is none."""
     try:
-        return virt.lookupByUUIDString(server_uuid)
+        return caused(lambda: virt.lookupByUUIDString(server_uuid))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
@@ -127,7 +144,8 @@ def _claim(domain: libvirt.virDomain) -> str | None:
     kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
     try:
         # libvirt returns the element without its namespace.
-        return parse(received(lambda: domain.metadata(kind, NAMESPACE))).get("claim")
+        document = caused(lambda: received(lambda: domain.metadata(kind, NAMESPACE)))
+        return parse(document).get("claim")
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
             return None
@@ -152,7 +170,7 @@ def _is_active(domain: libvirt.virDomain | None) -> bool:
     if domain is None:
         return False
     try:
-        return bool(domain.isActive())
+        return bool(caused(domain.isActive))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return False
