@@ -229,7 +229,7 @@ def _option(path: str, options: Mapping[str, str]) -> str:
     """Return the option that sets a path, and the rest of the path."""
     for start, option in options.items():
         if path == start or path.startswith((f"{start}.", f"{start}[")):
-            return f"{option} {path[len(start) + 1 :]}".rstrip()
+            return f"{option} {path[len(start) :].removeprefix('.')}".rstrip()
     return path
 
 

@@ -40,7 +40,7 @@ _PATHS = {
     "$.flavor.extra_specs": "--property",
     "$.image.properties": "--image-property",
     "$.scheduler_hints": "--hint",
-    "$.force_hosts": "--host",
+    "$.force_hosts[0]": "--host",
     **{f"$.{field(option)}": f"--{option}" for option in _SPEC},
 }
 

@@ -66,7 +66,7 @@ def devices(resources: Mapping[str, Any]) -> tuple[Device, ...] | None:
 
 def namespaces(resources: Iterable[Any]) -> tuple[PmemNamespace, ...]:
     """Return the persistent memory among the Resource objects of the driver's provider tree."""
-    found = (
+    listed = (
         PmemNamespace(
             name=each.identifier,
             path=each.metadata.devpath,
@@ -76,7 +76,7 @@ def namespaces(resources: Iterable[Any]) -> tuple[PmemNamespace, ...]:
         for each in resources
         if isinstance(each.metadata, objects.LibvirtVPMEMDevice)
     )
-    return tuple(sorted(found, key=lambda namespace: namespace.name))
+    return tuple(sorted(listed, key=lambda namespace: namespace.name))
 
 
 def _cell(nova: Any) -> Cell:

@@ -96,14 +96,14 @@ class PageQuery:
 
         :param most: rows of one part.
         """
-        found = len(rows)
-        start = min(self.number("from"), max(0, found - 1) // most * most)
+        number = len(rows)
+        start = min(self.number("from"), max(0, number - 1) // most * most)
         return {
             "rows": rows[start : start + most],
             "start": start,
-            "found": found,
+            "found": number,
             "before": self.link(**{"from": max(0, start - most) or None}) if start else "",
-            "after": self.link(**{"from": start + most}) if start + most < found else "",
+            "after": self.link(**{"from": start + most}) if start + most < number else "",
         }
 
     def error(self, name: str, message: str) -> InvalidRequest:

@@ -6,16 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
 
 import libvirt
 
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.virt.enactor.document import NAMESPACE, device_name, domain_document, mdev_names
 from rtagent.virt.enactor.hosts import Check, HostConnection, OrderRefused, check_claim
+from rtagent.virt.libvirt.connection import caused
 from rtagent.virt.libvirt.document import parse, received, text
-
-_T = TypeVar("_T")
 
 #: Seconds between two looks at a guest that shuts down.
 _PAUSE = 0.2
@@ -102,20 +100,6 @@ class LibvirtHost:
         deadline = time.monotonic() + self._shutdown_timeout
         while self.state(server_uuid) == "running" and time.monotonic() < deadline:
             time.sleep(_PAUSE)
-
-
-def caused(call: Callable[[], _T]) -> _T:
-    """Return the result of a call that reads. It is made again if its error has lost its cause.
-
-    libvirt keeps the last error of each thread. The garbage collector may free an object of libvirt
-    before Python has read that error, which is then forgotten.
-    """
-    try:
-        return call()
-    except libvirt.libvirtError as error:
-        if error.get_error_code() is not None:
-            raise
-    return call()
 
 
 def lookup(virt: libvirt.virConnect, server_uuid: str) -> libvirt.virDomain | None:

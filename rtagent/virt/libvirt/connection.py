@@ -8,6 +8,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import libvirt
 
@@ -23,6 +24,8 @@ from rtagent.virt.libvirt.events import (
 )
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
 from rtagent.virt.libvirt.workers import CallWorkers, LateCall
+
+T = TypeVar("T")
 
 #: Interval of keep-alive messages (seconds) and how many may stay unanswered: a frozen daemon is
 #: noticed, and calls that hang in it return, within three intervals.
@@ -252,6 +255,20 @@ def close_aside(session: Session, workers: CallWorkers) -> None:
         session.close()
 
     threading.Thread(target=close, name="libvirt-close", daemon=True).start()
+
+
+def caused(call: Callable[[], T]) -> T:
+    """Return the result of a call that reads. It is made again if its error has lost its cause.
+
+    libvirt keeps the last error of each thread. The garbage collector may free an object of libvirt
+    before Python has read that error, which is then forgotten.
+    """
+    try:
+        return call()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() is not None:
+            raise
+    return call()
 
 
 def broken(session: Session, error: libvirt.libvirtError) -> bool:

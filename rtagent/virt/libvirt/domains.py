@@ -14,7 +14,7 @@ from rtagent.model.base import Value
 from rtagent.model.domain_usage import EVERY_KIND, UNBOUND, Occupancy
 from rtagent.model.observation import Domain, Problem
 from rtagent.model.units import KIB_IN_MIB, round_up
-from rtagent.virt.libvirt.connection import Session, broken
+from rtagent.virt.libvirt.connection import Session, broken, caused
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
@@ -320,7 +320,7 @@ def _read(
     """
     try:
         # Without the flag for passwords: people see the document.
-        document = received(lambda: each.virt.XMLDesc(0))
+        document = caused(lambda: received(lambda: each.virt.XMLDesc(0)))
         digest = blake2b(document.encode("utf-8", "replace"), digest_size=16).digest()
         if before is not None and before.digest == digest and documents.confirm(each.uuid):
             return before

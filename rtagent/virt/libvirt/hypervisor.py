@@ -16,7 +16,14 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
-from rtagent.virt.libvirt.connection import REOPEN, LibvirtConnection, Session, broken, optional
+from rtagent.virt.libvirt.connection import (
+    REOPEN,
+    LibvirtConnection,
+    Session,
+    broken,
+    caused,
+    optional,
+)
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.events import repeat
@@ -252,15 +259,15 @@ def read_guest(
     :raises libvirt.libvirtError: TimeoutError: the session is unusable.
     """
     try:
-        domain = workers.call(lambda: session.virt.lookupByUUIDString(uuid))
-        name, active = domain.name(), bool(workers.call(domain.isActive))
+        domain = workers.call(lambda: caused(lambda: session.virt.lookupByUUIDString(uuid)))
+        name, active = domain.name(), bool(workers.call(lambda: caused(domain.isActive)))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         raise
     usage = DomainUsage(domain_uuid=uuid, name=name, active=active, vcpus=0, memory_mb=0)
     try:
-        document = workers.call(lambda: received(lambda: domain.XMLDesc(0)))
+        document = workers.call(lambda: caused(lambda: received(lambda: domain.XMLDesc(0))))
     except BadDocument as error:
         return GuestLayout(usage=usage, problem=str(error))
     except TimeoutError:

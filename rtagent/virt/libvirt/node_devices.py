@@ -13,7 +13,7 @@ import libvirt
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.observation import Problem
-from rtagent.virt.libvirt.connection import Session, broken
+from rtagent.virt.libvirt.connection import Session, broken, caused
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.node_device_xml import (
     MdevNode,
@@ -153,7 +153,7 @@ class NodeDevices:
     def _list(self, virt: libvirt.virConnect) -> dict[str, libvirt.virNodeDevice]:
         """Return the devices by name."""
         try:
-            listed = virt.listAllDevices(self._flags)
+            listed = caused(lambda: virt.listAllDevices(self._flags))
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or not self._flags & _ACTIVE:
                 raise
@@ -237,7 +237,7 @@ def _card(device: Device) -> str:
 def _parsed(session: Session, device: libvirt.virNodeDevice) -> _Found | _Gone | Problem:
     """Read and parse the document; a `Problem` when the read failed this time."""
     try:
-        return parse_node_device(received(lambda: device.XMLDesc(0)))
+        return parse_node_device(caused(lambda: received(lambda: device.XMLDesc(0))))
     except BadDocument as error:
         return _Odd(message=str(error))
     except libvirt.libvirtError as error:

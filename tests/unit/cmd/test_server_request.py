@@ -42,14 +42,14 @@ def test_options_become_a_request():
         (("--vcpus", "1", "--memory", "1", "--root-gb", "-1"), "--root-gb"),
         (("--vcpus", "1"), "--memory is required"),
         (("--vcpus", "1", "--memory", "1", "--hint", f"{'k' * 256}=v"), "--hint"),
-        (("--vcpus", "1", "--memory", "1", "--host", "h" * 256), "--host"),
+        (("--vcpus", "1", "--memory", "1", "--host", "h" * 256), "--host must"),
     ],
 )
 def test_invalid_options_are_named(argv, option):
     with pytest.raises(InvalidRequest) as refused:
         server_request.request(parsed(*argv))
     [error] = refused.value.kwargs["errors"]
-    assert option in f"{error['path']} {error['message']}"
+    assert f"{error['path']} {error['message']}".startswith(option)
 
 
 def test_a_resize_keeps_what_is_not_named():

@@ -222,6 +222,21 @@ def test_a_domain_that_became_invalid_loses_its_cached_values(domains):
     assert sizes(domains.look(session, HOST)) == {A: (True, None, None)}
 
 
+class Forgetful(Guest):
+    """The first error has lost its cause: libvirt's binding had none any more."""
+
+    def XMLDesc(self, flags):
+        if not self.reads:
+            self.reads += 1
+            raise libvirt.libvirtError("virDomainGetXMLDesc() failed")
+        return super().XMLDesc(flags)
+
+
+def test_a_domain_whose_error_has_lost_its_cause_is_read_again(domains):
+    look = domains.look(Session(Libvirt(Forgetful(A)), ()), HOST)
+    assert sizes(look) == {A: (True, 1, 64)} and not look.problems
+
+
 def test_a_domain_that_was_never_read_has_the_sizes_of_the_statistics(domains):
     stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024}
     guests = Guest(A, stats=stats), Guest(B, stats={**stats, **SHUT_OFF})
