@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rtagent.api import scheduler_decisions
-from rtagent.errors import PlacementUnavailable
 from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.decision_log import (
     KEPT,
@@ -35,18 +34,13 @@ def document(chooser, name):
     return scheduler_decisions.decision(chooser.decision(name))["decision"]
 
 
-@pytest.mark.parametrize("of", ["decision", "claim", "instance"])
-def test_a_decision_is_found_by_each_of_its_names(of):
+def test_a_decision_is_found_by_each_of_its_names():
     chooser = scheduler(three_hosts())
-    chooser.select_destinations(spec(1, 512), [uid(101)])
-    chooser.select_destinations(spec(1, 512), [uid(102)])
+    for number in (101, 102):
+        chooser.select_destinations(spec(1, 512), [uid(number)])
     _, logged = chooser.decisions()
-    names = {
-        "decision": logged.uuid,
-        "claim": logged.choices[0].operation_id,
-        "instance": uid(101),
-    }
-    assert chooser.decision(names[of]).logged == logged
+    for name in (logged.uuid, logged.choices[0].operation_id, uid(101)):
+        assert chooser.decision(name).logged == logged
 
 
 def test_the_newest_decision_of_an_instance_is_found_also_if_it_failed():
@@ -66,21 +60,14 @@ def test_a_decision_has_the_weights_and_refusals_that_explain_has_at_that_moment
     chooser.select_destinations(wanted, [uid(101)], alternates=True)
     made = document(chooser, uid(101))
     [choice] = made["choices"]
-    assert [contender.host for contender in choice["compared"]] == ["large"]
     [contender] = choice["compared"]
-    assert contender.weight == before["large"].weight
+    assert (contender.host, contender.weight) == ("large", before["large"].weight)
     refused = {refusal["host"]: refusal for refusal in made["refusals"]}
-    assert {name: refusal["filter"] for name, refusal in refused.items()} == {
-        "pinning": "ignore_hosts",
-        "small": "fit",
-    }
+    assert set(refused) == {"pinning", "small"}
     for name, refusal in refused.items():
         [objection] = before[name].objections
-        assert (refusal["message"], refusal["reasons"]) == (
-            objection.message,
-            list(objection.reasons),
-        )
-    assert made["unlisted"] == 0
+        kept = objection.filter, objection.message, list(objection.reasons)
+        assert (refusal["filter"], refusal["message"], refusal["reasons"]) == kept
 
 
 def test_alternates_are_compared_with_the_weights_that_explain_has():
@@ -170,22 +157,6 @@ def test_decisions_are_logged_with_their_reasons_newest_first():
     assert made.hosts == 3
 
 
-class AwayPlacement:
-    """Placement, which does not answer."""
-
-    def allocation_candidates(self, query, timeout):
-        raise PlacementUnavailable("GET /allocation_candidates: timed out")
-
-
-def test_a_request_that_fails_before_a_host_is_judged_is_logged():
-    chooser = scheduler(three_hosts(), placement=AwayPlacement())
-    with pytest.raises(PlacementUnavailable):
-        chooser.select_destinations(spec(1, 512, purpose="resize"), [uid()])
-    [logged] = chooser.decisions()
-    assert (logged.purpose, logged.hosts, logged.choices, logged.refused) == ("resize", 0, (), {})
-    assert "timed out" in str(logged.error)
-
-
 def test_the_log_of_large_requests_is_bounded():
     log = DecisionLog()
 
@@ -232,24 +203,16 @@ def test_every_host_is_explained_best_first_and_nothing_is_assumed():
     before = dict(hosts.states)
     wanted = spec(1, 8192, ignore_hosts=("pinning",))
     found = scheduler(hosts, filters=["ComputeFilter"]).explain(wanted)
-    assert [(each.host, each.rank) for each in found.hosts] == [
-        ("large", 1),
-        ("pinning", None),
-        ("small", None),
-    ]
+    assert [each.rank for each in found.hosts] == [1, None, None]
     large, pinning, small = found.hosts
     [weight] = large.weights
-    assert (weight.weigher, large.weight) == ("RAMWeigher", weight.weight)
+    assert (large.host, weight.weigher, large.weight) == ("large", "RAMWeigher", weight.weight)
     assert large.capacity.free_memory_mb == 16384
     assert [each.filter for each in pinning.objections] == ["ignore_hosts"]
     [objection] = small.objections
     assert objection.filter == "fit"
     [reason] = objection.reasons
-    assert (reason["resource"], reason["requested"], reason["available"]) == (
-        "MEMORY_MB",
-        8192,
-        4096,
-    )
+    assert [reason[key] for key in ("requested", "available")] == [8192, 4096]
     assert hosts.states == before
 
 

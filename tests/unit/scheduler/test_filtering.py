@@ -17,7 +17,7 @@ from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.host_state import HostState
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid
-from tests.support.scheduling import INSTANCE, scheduler_request
+from tests.support.scheduling import scheduler_request
 
 HOSTS = [host_state(f"cn{at}") for at in range(1, 9)]
 MANY = [host_state(f"cn{at:02}") for at in range(1, KEPT + 9)]
@@ -110,7 +110,6 @@ def test_every_verdict_of_every_filter_is_kept_on_request():
         ("Refusing", "cn2"),
         ("Refusing", "cn4"),
     ]
-    assert _names(filters.get_filtered_hosts(HOSTS, request).hosts) == _names(filtered.hosts)
 
 
 @pytest.mark.parametrize("near", ["cn2", "cn3", "cn4"])
@@ -162,17 +161,6 @@ def test_a_filter_may_refuse_the_request_itself():
         HostFilters([Strict(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
 
 
-@pytest.mark.parametrize("answer", [True, False, "no"])
-def test_an_answer_that_is_no_rejection_refuses_the_host(answer):
-    class Odd(Filter):
-        def prepare(self, request: Request) -> Check | None:
-            return lambda host: answer
-
-    filtered = HostFilters([Odd(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
-    assert filtered.hosts == []
-    assert "neither None nor a Rejection" in filtered.refusals[0].rejection.message
-
-
 def test_a_long_reason_is_cut():
     class Wordy(Filter):
         def prepare(self, request: Request) -> Check | None:
@@ -210,11 +198,6 @@ def _selected_in_turn(filters: HostFilters, request: Request, number: int) -> li
         )
         passing = {each.uuid: each for each in again.hosts}
     return selected
-
-
-def test_an_affinity_group_stays_on_the_host_of_its_first_instance():
-    request = scheduler_request(group=InstanceGroup(policy="affinity"))
-    assert _selected_in_turn(HostFilters.load(OPTIONS), request, 3) == ["cn1", "cn1", "cn1"]
 
 
 @pytest.mark.parametrize(
@@ -261,25 +244,6 @@ def test_other_hosts_are_not_judged_again():
     assert again.judged == ["cn4"]
     assert filtered.judged == ("Refusing",)
     assert _names(filtered.hosts) == _names(HOSTS)
-
-
-def test_the_next_request_has_the_group_as_it_is_then():
-    group = InstanceGroup(policy="anti-affinity", hosts=("cn9",), members=(uid(50),))
-    prepared = HostFilters.load(OPTIONS).prepare(scheduler_request(group=group))
-    following = prepared.next_instance(uid(100), HOSTS[0]).request
-    assert following.instance_uuid == uid(100)
-    assert following.spec.instance_group.members == (uid(50), INSTANCE)
-    assert following.spec.instance_group.hosts == ("cn9", "cn1")
-
-
-def test_forced_hosts_skip_the_filters_for_every_instance():
-    filters = HostFilters.load(FilterOptions(enabled_filters=("NumInstancesFilter",)))
-    prepared = filters.prepare(scheduler_request(force_hosts=("cn1",)))
-    full = replace(HOSTS[0], num_instances=99)
-    assert prepared.filter([full]).hosts == [full]
-    following = prepared.next_instance(uid(100), full)
-    assert following.filter_again([full], {full.uuid}).hosts == [full]
-    assert following.judge_again(full) is None
 
 
 def _filtered(root_gb, image, **fields):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rtagent.capacity.catalogue import MAX_FLAVORS
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.host_report import ServiceState
@@ -15,7 +14,7 @@ from rtagent.ports import NullReporter
 from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_manager import HostManager
 from tests.support.host_states import aggregate, host_state
-from tests.support.hosts import PINNED, PINNING, ManualClock, host, request
+from tests.support.hosts import PINNING, ManualClock, host, request
 from tests.support.reporting_agents import ReportingAgent, deliver
 from tests.support.scheduling import HostsInMemory, scheduler, spec
 
@@ -52,28 +51,6 @@ def test_the_room_of_the_fleet_is_the_sum_of_its_hosts_with_the_largest_and_what
     assert scarce.message == "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available"
 
 
-def test_hosts_that_are_filtered_out_are_listed_with_what_they_would_add():
-    off = ServiceState(disabled=True, disabled_reason="disks")
-    found = summaries(counted([host_state("cn1"), host_state("cn2", service=off)], LARGE))["large"]
-    assert (found.room, found.hosts_with_room) == (2, 1)
-    [refused] = found.refused
-    assert (refused.why, refused.hosts, refused.fits) == (
-        "ComputeFilter: its service is disabled: disks",
-        1,
-        2,
-    )
-
-
-def test_hosts_that_are_down_for_different_times_are_one_line():
-    hosts = [host_state(f"cn{number}", seen=number) for number in (1, 2, 3)]
-    clock_view = HostsInMemory(hosts)
-    made = scheduler(clock_view, ManualClock(5000.0), filters=("ComputeFilter",))
-    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
-    assert counts.count(60)
-    [refused] = summaries(counts)["large"].refused
-    assert (refused.hosts, refused.fits) == (3, 6)
-
-
 def test_a_filter_that_ends_the_count_is_named():
     few = aggregate("few", "cn1", max_instances_per_host="7")
     hosts = [host_state("cn1", aggregates=[few])]
@@ -96,13 +73,6 @@ def test_a_filter_of_others_judges_the_host_after_each_build():
     counts = counted([host_state()], filters=("JsonFilter",))
     found = of(counts, 1, 512, scheduler_hints={"query": '["<", "$vcpus_used", 3]'}).summary
     assert (found.room, found.scarce[0].resource) == (3, "JsonFilter")
-
-
-def test_a_flavor_that_fits_no_empty_host_never_fits_and_the_nearest_host_says_why():
-    small, big = host(numa=PINNING), host()
-    hosts = [host_state("cn1", small), host_state("cn2", big)]
-    found = of(counted(hosts), 7, 512, extra_specs=PINNED).summary
-    assert (found.room, found.never) == (0, "needs 7 CPUs (PCPU), the host has 6")
 
 
 def test_flavors_of_live_claims_are_counted_and_a_changed_host_alone_is_counted_again():
@@ -185,15 +155,6 @@ def test_groups_are_zones_and_aggregates():
 
     assert rooms("zone") == [("az1", 1, 2), ("nova", 2, 4)]
     assert rooms("aggregate") == [("az1", 1, 2), ("fast", 2, 4), (None, 1, 2)]
-
-
-def test_a_flavor_beyond_the_limit_is_counted_when_it_is_asked():
-    flavors = [Flavor(name=f"f{n:04}", vcpus=1 + n, memory_mb=512) for n in range(MAX_FLAVORS + 2)]
-    counts = counted([], *flavors)
-    assert (len(counts.capacity().flavors), counts.capacity().left_out) == (MAX_FLAVORS, 2)
-    [last] = counts.capacity(only=flavors[-1].name).flavors
-    assert (last.name, last.summary.hosts) == (flavors[-1].name, 0)
-    assert counts.capacity(only="unknown").flavors == ()
 
 
 def test_a_flavor_that_no_host_can_take_as_it_is_written_has_an_error():
@@ -281,11 +242,6 @@ def test_a_flavor_alone_is_asked_for_without_an_image():
     assert (alone.name, variant.name.partition("#")[0]) == ("f", "f")
     assert (bool(alone.summary.room), variant.summary.room) == (True, 0)
     assert variant.summary.refused[0].why.startswith("AggregateImagePropertiesIsolation: ")
-
-
-def test_flavors_of_one_name_with_other_extra_specs_are_counted_apart():
-    found = claimed(guest(), guest(), guest(**{"aggregate_instance_extra_specs:ssd": "true"}))
-    assert sorted(each.claims for each in found) == [1, 2]
 
 
 def test_moves_groups_and_wrong_requests_are_refused():

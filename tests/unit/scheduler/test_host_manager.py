@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from itertools import count, islice
-
 import pytest
 from msgspec.structs import replace
 
@@ -20,10 +17,9 @@ from rtagent.model.host_report import (
 )
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
-from rtagent.scheduler.instance_lists import MAX_BEYOND, InstanceList
 from rtagent.scheduler.report_documents import SyncInstanceInfo, UpdateInstanceInfo, instances_text
 from rtagent.scheduler.tracked_host import ASK_AGAIN, GAP, INSTANCES, STATE, Wanted
-from tests.support.host_states import aggregate, fleet_node, node_named
+from tests.support.host_states import aggregate
 from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver
 
@@ -73,28 +69,6 @@ def reported(view: View, name: str = "cn1", state=None) -> ReportingAgent:
 # -- reports --------------------------------------------------------------------------------------
 
 
-def test_report_makes_a_host(view):
-    agent = ReportingAgent()
-    agent.claim(request(2, 4096, 10, owner=uid(1)))
-    deliver(view.manager, *agent.messages())
-    seen = view.host(agent)
-    assert (seen.host, seen.nodename) == ("cn1", "cn1.example")
-    assert seen.vcpus_used == 2 and seen.free_ram_mb == 16384 - 4096
-    assert seen.num_instances == 1 and seen.instances_here == {uid(1)}
-    assert seen.instances[uid(1)].claims == tuple(agent.state.claims.values())
-    assert (seen.base.epoch, seen.base.revision) == (1, 1)
-    assert view.asked == []
-
-
-def test_older_report_is_ignored(view, manager):
-    agent = reported(view)
-    old = agent.report()
-    agent.claim(request(1, 1024))
-    deliver(manager, *agent.messages(), old, old)
-    assert view.host(agent).vcpus_used == 1
-    assert manager.counts["old"] == 2
-
-
 def test_higher_epoch_with_a_lower_revision_is_newer(view, manager):
     agent = ReportingAgent()
     empty = agent.state
@@ -137,13 +111,6 @@ def test_the_older_of_two_heartbeats_that_overtake_each_other_is_ignored(view, m
         assert not view.host(agent).service.disabled
 
 
-def test_what_a_database_has_does_not_replace_an_agents_heartbeat(view, manager):
-    agent = reported(view)
-    recorded = replace(agent.host_report(), service=ServiceState(disabled=True))
-    manager.start_host(replace(recorded, instances_revision=0), (), age=30)
-    assert not view.host(agent).service.disabled
-
-
 def test_unknown_description_is_asked_for_and_the_host_appears_with_it(view, manager):
     agent = ReportingAgent()
     agent.host_report()  # lost, with the description
@@ -169,14 +136,6 @@ def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manag
     assert view.host(agent).seen == before.seen + 5
     deliver(manager, *agent.answer())
     assert view.host(agent).vcpus_used == 1
-
-
-def test_equal_descriptions_are_shared(view, manager):
-    for name in ("cn1", "cn2"):
-        reported(view, name, fleet_node())
-    one, two = manager.get_all_host_states()
-    assert one.replica.topology is two.replica.topology
-    assert one.replica.devices is two.replica.devices
 
 
 def test_description_with_another_digest_is_set_aside(view, manager):
@@ -311,40 +270,7 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
     assert manager.counts["set_aside"] > 1
 
 
-def test_removals_beyond_a_missing_message_are_bounded():
-    instances, sizes, numbers = InstanceList(), list[int](), count(2)
-    for most in (MAX_BEYOND, 2 * MAX_BEYOND):
-        for number in islice(numbers, most):
-            assert instances.delete(1, number, uid(number))
-        sizes.append(len(pickle.dumps(instances)))
-    assert sizes[1] < 1.5 * sizes[0]
-
-
 # -- nodes ----------------------------------------------------------------------------------------
-
-
-def test_nodes_with_one_host_name_are_told_apart_by_their_uuids(view, manager):
-    agent = reported(view)
-    other = ReportingAgent("cn2")
-    other.state = replace(other.state, node=replace(node_named("cn2"), host="cn1"))
-    other.claim(request(3, 64))
-    deliver(manager, *other.messages())
-    assert (view.host(agent).vcpus_used, view.host(other).vcpus_used) == (0, 3)
-    assert [view.host(each).host for each in (agent, other)] == ["cn1", "cn1"]
-
-
-def test_node_that_changes_its_host_keeps_its_place_and_loses_the_hosts_aggregates(view, manager):
-    agent = reported(view)
-    manager.set_aggregates([aggregate("old", "cn1"), aggregate("new", "renamed")])
-    assert [each.name for each in view.host(agent).aggregates] == ["old"]
-    agent.state = replace(
-        agent.state, node=replace(agent.state.node, host="renamed", hypervisor_hostname="r")
-    )
-    agent.restart()
-    deliver(manager, *agent.messages())
-    seen = view.host(agent)
-    assert (seen.host, seen.nodename) == ("renamed", "r")
-    assert [each.name for each in seen.aggregates] == ["new"]
 
 
 def test_aggregates_of_later_hosts_apply_and_changes_keep_the_version(view, manager):
@@ -430,15 +356,6 @@ def test_view_with_a_database_is_complete_when_all_its_nodes_are_known(view, man
     assert manager.complete
 
 
-def test_node_of_the_database_whose_agent_is_silent_does_not_delay_completeness(view, manager):
-    one, two = ReportingAgent("cn1"), ReportingAgent("cn2")
-    manager.expect([one.uuid, two.uuid])
-    manager.begin(settle=5)
-    deliver(manager, *one.messages())
-    view.clock.advance(5)
-    assert manager.complete
-
-
 # -- instances ------------------------------------------------------------------------------------
 
 
@@ -454,20 +371,6 @@ def test_messages_about_instances_say_who_is_on_the_host(view, manager):
     assert view.asked == []
 
 
-def test_lost_message_about_instances_is_noticed_and_the_list_asked_for(view, manager):
-    agent = reported(view)
-    agent.claim(request(1, 64, owner=uid(1)))
-    *_, report = agent.messages()
-    deliver(manager, report)
-    assert view.host(agent).instances_here == frozenset() and view.asked == []
-    view.later(GAP)  # the other message may just be late
-    assert view.asked == [Wanted(host="cn1", instances=True)]
-    deliver(manager, *agent.answer())
-    assert view.host(agent).instances_here == {uid(1)}
-    view.later(ASK_AGAIN)
-    assert len(view.asked) == 1
-
-
 def test_digest_that_differs_asks_for_the_list(view, manager):
     agent = reported(view)
     agent.claim(request(1, 64, owner=uid(1)))
@@ -476,17 +379,6 @@ def test_digest_that_differs_asks_for_the_list(view, manager):
     deliver(manager, agent.digest())
     view.later(GAP)
     assert view.asked == [Wanted(host="cn1", instances=True)]
-
-
-def test_messages_of_an_unknown_node_ask_for_its_report(view, manager):
-    agent = ReportingAgent()
-    agent.claim(request(1, 64, owner=uid(1)))
-    deliver(manager, agent.whole_list())
-    assert manager.get_all_host_states() == () and view.asked == []
-    view.later(GAP)  # the report may just be late
-    assert view.asked == [Wanted(host="cn1", description=True)]
-    deliver(manager, agent.report())
-    assert view.host(agent).instances_here == {uid(1)}
 
 
 # -- assumed claims -------------------------------------------------------------------------------
@@ -537,27 +429,6 @@ def test_report_that_names_the_claim_confirms_it(view, manager):
     manager.forget_claim(operation)
     manager.assumed_until([operation], view.clock.monotonic())
     assert view.host(agent).vcpus_used == 1 and manager.counts["confirmed"] == 1
-
-
-def test_report_alone_confirms_a_claim(view, manager):
-    agent = reported(view)
-    asked, operation = request(1, 1024, owner=uid(1)), uid()
-    view.assume(agent, asked, operation)
-    agent.claim(asked, operation)
-    *_, report = agent.messages()
-    for _ in range(2):
-        deliver(manager, report)
-        assert view.host(agent).vcpus_used == 1
-        assert view.host(agent).instances_here == {uid(1)}  # although that message is late
-
-
-def test_claim_that_a_report_names_already_is_not_counted_twice(view, manager):
-    agent = ReportingAgent()
-    claim = agent.claim(request(1, 1024, owner=uid(1)))
-    deliver(manager, *agent.messages())
-    assert manager.assume(agent.uuid, claim, here=True).vcpus_used == 1
-    view.clock.advance(1000)
-    assert view.host(agent).vcpus_used == 1
 
 
 def test_forgotten_claim_leaves_nothing(view, manager):
@@ -655,17 +526,6 @@ def test_host_that_is_gone_cannot_get_a_claim(view, manager):
         manager.assume(uid(), assumable(host(), request(1, 64)), here=True)
 
 
-def test_owner_with_a_claim_here_has_it_as_a_claim(view, manager):
-    agent = ReportingAgent()
-    claim = agent.claim(request(4, 64, owner=uid(1)))
-    agent.claim(request(1, 64, owner=uid(2)))
-    deliver(manager, *agent.messages())
-    seen = view.host(agent)
-    own = manager.replica_for(seen, uid(1))
-    assert own.claims_of(uid(1)) == (claim,) and own.usage == seen.replica.usage
-    assert manager.replica_for(seen, uid()) is seen.replica
-
-
 def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view, manager):
     agent = reported(view)
     agent.claim(request(4, 64, owner=uid(1)))
@@ -674,20 +534,6 @@ def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view,
     seen = view.host(agent)
     assert seen.instances_here == {uid(1)} and seen.vcpus_used == 0
     assert manager.replica_for(seen, uid(1)).usage == seen.replica.usage
-
-
-def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
-    agent = ReportingAgent(state=host(same_host_resize_reuse=True))
-    claim = agent.claim(request(4, 64, owner=uid(1)))
-    assert claim is not None
-    deliver(manager, *agent.messages())
-    resized = replace(
-        claim, uuid=uid(), kind="resize", state=INCOMING, vcpus=6, memory_mb=32, revision=2
-    )
-    after = manager.assume(agent.uuid, resized, here=False)
-    assert after.vcpus_used == 6 and after.free_ram_mb == 16384 - 64
-    assert after.num_instances == 1 and after.instances_here == {uid(1)}
-    assert {each.uuid for each in after.instances[uid(1)].claims} == {claim.uuid, resized.uuid}
 
 
 # -- hosts that an operator has forced down -------------------------------------------------------
@@ -712,11 +558,3 @@ def test_agent_is_corrected_when_its_host_is_no_longer_forced_down(view, manager
     assert view.asked == [Wanted(host="cn1", forced_down=False)]
     deliver(manager, agent.report())
     assert len(view.asked) == 1
-
-
-def test_agent_that_shares_the_database_reads_the_record_itself(view, manager):
-    agent = reported(view)
-    manager.expect([agent.uuid])
-    manager.set_forced_down({"cn1"})
-    deliver(manager, agent.report())
-    assert view.asked == []

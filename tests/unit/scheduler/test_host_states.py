@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.allocation.allocate import allocate
-from rtagent.allocation.capacity import capacity_of
 from rtagent.allocation.requirements import from_request
 from rtagent.model.decision import Refused
-from rtagent.model.policy import NumaPolicy
 from rtagent.model.stored import Position
 from rtagent.model.usage import memory_mb
 from rtagent.pci.allocations import device_allocations
@@ -46,33 +42,6 @@ def test_free_disk_is_at_most_what_the_file_system_has_left():
     state = host(reserved_disk_mb=1024)
     assert host_state(state=replace(state, disk_available_least=7)).free_disk_mb == 7 * 1024
     assert host_state(state=replace(state, disk_available_least=700)).free_disk_mb == 99 * 1024
-
-
-def test_host_that_was_never_observed_has_nothing():
-    made = host_state(state=host(topology=None))
-    assert made.numa_topology is None and made.vcpus_total == 0 and made.cpu_info == {}
-    assert not made.capacity.fits(1, 0, 1, 0)
-
-
-def test_shared_disk_is_not_checked():
-    state = host()
-    policy = replace(state.policy, placement=replace(state.policy.placement, disk_provider=uid()))
-    assert capacity_of(replace(state, policy=policy)).fits(1, 0, 1, 10**9)
-    assert not capacity_of(state).fits(1, 0, 1, 10**9)
-
-
-def test_request_for_none_of_a_resource_fits_a_host_that_has_too_little_of_it():
-    full = built(host(reserved_disk_mb=0), request(1, 64, 100))
-    shrunk = replace(full, policy=replace(full.policy, disk_allocation_ratio=Decimal("0.5")))
-    assert capacity_of(shrunk).free_disk_mb < 0
-    assert capacity_of(shrunk).fits(1, 0, 64, 0) and not capacity_of(shrunk).fits(1, 0, 64, 1)
-
-
-def test_cpus_are_limited_by_the_dedicated_ones():
-    numa = NumaPolicy(cpu_dedicated_set=frozenset({2, 3}), cpu_shared_set=frozenset({0}))
-    capacity = capacity_of(host(numa=numa))
-    assert capacity.fits(1, 2, 1, 0) and not capacity.fits(1, 3, 1, 0)
-    assert not capacity.fits(2, 0, 1, 0)
 
 
 def _made(state, before=None):

@@ -114,11 +114,6 @@ def test_a_malformed_group_is_an_error_that_names_it(extra_specs):
         query(spec(extra_specs=extra_specs))
 
 
-def test_a_group_policy_is_one_that_placement_has():
-    with pytest.raises(PropertyInvalid, match="none, isolate"):
-        query(spec(extra_specs={"resources1:VGPU": "1", "group_policy": "any"}))
-
-
 @pytest.mark.parametrize("name", ["!CUSTOM_B", "CUSTOM_A,!CUSTOM_B", "in:CUSTOM_A,CUSTOM_B", ""])
 def test_the_image_adds_no_condition_but_required_traits(name):
     image = ImageRequest(properties={f"trait:{name}": "required"})
@@ -165,12 +160,6 @@ def test_class_and_traits_of_an_alias():
     assert found["required_a-0"] == (
         "COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST,HW_PCI_LIVE_MIGRATABLE"
     )
-
-
-def test_devices_of_ports_are_not_in_placement():
-    port = PciRequest(count=1, request_id="p", spec=({"vendor_id": "8086"},), source="neutron_port")
-    found = query(spec(pci_requests=(port,)), pci_in_placement=True)
-    assert found == {"resources": "DISK_GB:1,MEMORY_MB:1024,VCPU:1", **ALWAYS}
 
 
 def test_a_device_that_placement_cannot_be_asked_for():

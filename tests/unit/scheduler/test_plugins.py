@@ -7,33 +7,7 @@ import pytest
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.errors import ConfigError
 from rtagent.scheduler import plugins
-from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
-from rtagent.scheduler.filters.hosts import ComputeFilter
-from rtagent.scheduler.filters.json_query import JsonFilter
-
-OURS = {
-    *("AggregateImagePropertiesIsolation", "AggregateInstanceExtraSpecsFilter"),
-    *("AggregateIoOpsFilter", "AggregateMultiTenancyIsolation", "AggregateNumInstancesFilter"),
-    *("AggregateTypeAffinityFilter", "AllHostsFilter", "ComputeCapabilitiesFilter"),
-    *("ComputeFilter", "DifferentHostFilter", "ImagePropertiesFilter", "IoOpsFilter"),
-    *("IsolatedHostsFilter", "JsonFilter", "MetricsFilter", "NumInstancesFilter"),
-    *("SameHostFilter", "ServerGroupAffinityFilter", "ServerGroupAntiAffinityFilter"),
-    "SimpleCIDRAffinityFilter",
-}
-
-
-def test_every_filter_is_installed_under_the_name_of_its_class():
-    names = plugins.available(NAMESPACE)
-    assert set(names) >= OURS
-    for name, kind in zip(names, plugins.load(NAMESPACE, names, "enabled_filters"), strict=True):
-        assert kind.__name__ == name
-        assert issubclass(kind, Filter)
-
-
-def test_plugins_are_loaded_in_the_order_of_the_option_and_once():
-    names = ("JsonFilter", "ComputeFilter", "JsonFilter")
-    assert plugins.load(NAMESPACE, names, "enabled_filters") == (JsonFilter, ComputeFilter)
 
 
 def test_an_unknown_name_is_an_error_that_lists_what_is_installed():

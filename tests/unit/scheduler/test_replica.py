@@ -7,20 +7,17 @@ from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.change import Change
-from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.migration import MoveRequest
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.scheduler.replica import OTHERS, SHARED, replica_for, replica_of
+from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import (
     description_of,
     digest_of,
-    instances_digest,
     instances_of,
     report_of,
 )
 from tests.support.device_states import (
-    NAMESPACES,
     PMEM,
     VGPU_TYPE,
     built,
@@ -29,7 +26,7 @@ from tests.support.device_states import (
     running,
 )
 from tests.support.hosts import NOON, call, host, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf
+from tests.support.pci_hosts import GPU_1, record
 from tests.support.random_nodes import GPUS
 
 
@@ -78,43 +75,6 @@ def devices(decision):
     return [device.address for device in decision.pci] if hasattr(decision, "pci") else None
 
 
-def test_a_device_in_use_is_in_use_on_the_replica():
-    state, _ = built(device_host(), "gpu:1")
-    assert devices(alike(state, wants("gpu:1"))) == [GPU_1]
-    assert devices(alike(state, wants("gpu:2"))) is None
-
-
-def test_an_owner_gets_its_own_device_again_and_no_more():
-    state, claim = built(device_host(), "gpu:1")
-    state, _ = built(running(state, claim), "gpu:1")
-    assert devices(alike(state, wants("gpu:1", claim.owner_id))) == [GPU_0]
-    assert devices(alike(state, wants("gpu:2", claim.owner_id))) is None
-
-
-def test_a_device_that_a_foreign_domain_uses_too_stays_in_use():
-    state, claim = built(device_host(), "gpu:1")
-    state = appears(running(state, claim), uid(), devices=[GPU_0])
-    theirs = own(state, claim.owner_id)
-    assert GPU_0 in theirs.domain_usages[SHARED].occupancy.devices
-    assert devices(alike(state, wants("gpu:1", claim.owner_id))) == [GPU_1]
-
-
-def test_a_device_of_two_claims_of_one_owner_is_taken_out_once():
-    state, claim = built(device_host(), "gpu:1")
-    state = running(state, claim)
-    move = MoveRequest(
-        build=wants("gpu:1", claim.owner_id), migration="resize", old_flavor=claim.flavor
-    )
-    state = state.fold(move_claim(state, call("resize_claim"), NOON, move).change)
-    assert [devices(each) for each in state.claims_of(claim.owner_id)] == [[GPU_0], [GPU_0]]
-    assert report_of(state, "").usage.devices == (GPU_0,)
-    theirs = own(state, claim.owner_id)
-    assert theirs.domain_usages[OTHERS].occupancy.devices == frozenset()
-    assert SHARED not in theirs.domain_usages
-    assert theirs.usage == state.usage
-    assert theirs.units == state.units
-
-
 @pytest.mark.parametrize("active", [True, False])
 def test_an_orphan_keeps_its_devices_when_it_is_adopted(active):
     owner = uid()
@@ -123,26 +83,6 @@ def test_an_orphan_keeps_its_devices_when_it_is_adopted(active):
     if not active:  # then another owner may get it first
         state, _ = built(state, "gpu:2")
         assert devices(alike(state, wants("gpu:1", owner))) is None
-
-
-def test_functions_and_iommu_groups_are_judged_by_what_others_use():
-    grouped = record([gpu(GPU_0, 0, iommu_group=1), gpu(GPU_1, 1, iommu_group=1)])
-    state, claim = built(device_host(grouped), "gpu:1")
-    assert devices(alike(state, wants("gpu:1"))) is None
-    assert devices(alike(running(state, claim), wants("gpu:2", claim.owner_id))) == [GPU_0, GPU_1]
-
-    state = appears(device_host(), uid(), devices=[vf(1)])
-    assert devices(alike(state, wants("pf:1"))) is None
-    state = appears(device_host(), uid(), devices=[PF_0])
-    assert devices(alike(state, wants("vf:1"))) is None
-
-
-def test_a_function_that_is_not_recorded_counts():
-    recorded = dict(device_host().devices)
-    del recorded[PF_0]
-    state = appears(device_host(), uid(), devices=[PF_0])
-    state = replace(state, devices=PciDevices(recorded))
-    assert devices(alike(state, wants("vf:1"))) is None
 
 
 def mdev_host():
@@ -168,19 +108,6 @@ def test_mediated_devices_and_their_parents():
     adopted = alike(both, wants(owner=owner, **{"resources:VGPU": "1"}))
     assert [unit.identifier for unit in adopted.resources] != [name]
     assert second.provider != first.provider
-
-
-def test_a_namespace_that_another_claim_has_is_not_the_domains():
-    state = device_host(pci=policy(pmem=(PMEM,)))
-    asked = {"hw:pmem": "4GB"}
-    state, claim = built(state, extra_specs=asked)
-    owner = uid()
-    state = appears(state, owner, namespaces=[NAMESPACES[0].name])
-    assert [unit.identifier for unit in claim.resources] == [NAMESPACES[0].name]
-    adopted = alike(state, wants(owner=owner, **asked))
-    assert [unit.identifier for unit in adopted.resources] == [NAMESPACES[1].name]
-    again = alike(running(state, claim), wants(owner=claim.owner_id, **asked))
-    assert [unit.identifier for unit in again.resources] == [NAMESPACES[0].name]
 
 
 def test_classes_whose_inventory_is_gone_are_known():
@@ -209,22 +136,6 @@ def test_an_owner_counts_once_also_with_an_assumed_claim(reuse):
     assert late.usage == after.usage
     assert late.claims == after.claims
     assert late.owners == after.owners
-
-
-def test_an_owner_that_is_newer_than_the_report_takes_out_no_more_than_there_is():
-    old = replica(device_host())
-    state, claim = built(device_host(), "gpu:1")
-    theirs = replica_for(old, instances_of(state)[claim.owner_id])
-    assert theirs.usage == state.usage
-
-
-def test_digests_tell_descriptions_and_lists_apart():
-    state, _ = built(device_host(), "gpu:1")
-    assert digest_of(description_of(state)) == digest_of(description_of(device_host()))
-    other = replace(state, policy=replace(state.policy, reserved_cpus=1))
-    assert digest_of(description_of(other)) != digest_of(description_of(state))
-    assert instances_digest(["a", "b"]) == instances_digest(["b", "a"])
-    assert instances_digest(["a"]) != instances_digest(["a", "b"])
 
 
 def test_what_only_the_agent_needs_is_not_described():

@@ -20,10 +20,8 @@ from tests.support.stored_values import (
     changed,
     claim,
     created,
-    domain_usage,
     folded,
     migration,
-    released,
 )
 
 ONE, TWO = claim(1), claim(2)
@@ -41,17 +39,6 @@ def new_objects(before, after):
 def test_only_the_instance_of_a_changed_claim_is_made_anew():
     assert new_objects(STATE, STATE) == []
     assert new_objects(STATE, folded(STATE, changed(ONE, tag="t"))) == [ONE.owner_id]
-
-
-def test_instance_that_came_is_new_and_one_that_left_is_absent():
-    after = folded(STATE, released(ONE), created(claim(3)))
-    assert new_objects(STATE, after) == [claim(3).owner_id]
-
-
-def test_instance_whose_domain_was_observed_is_made_anew():
-    seen = replace(domain_usage(1), domain_uuid=ONE.owner_id)
-    after = folded(STATE, Change(cause="audit", at=NOW, domain_usages=(seen,)))
-    assert new_objects(STATE, after) == [ONE.owner_id]
 
 
 def test_instance_whose_move_has_ended_is_made_anew_although_its_claims_are_the_same():
@@ -88,10 +75,3 @@ def test_a_host_that_gives_no_devices_gives_nothing_that_is_made_from_one(state,
     assert isinstance(instance_claim(state, call(), NOON, wanted), Granted)
     without = without_devices(state, "they could not be listed")
     assert isinstance(instance_claim(without, call(), NOON, wanted), Refused)
-
-
-def test_a_host_that_gives_no_devices_gives_what_is_made_from_none(state):
-    without = without_devices(state, "they could not be listed")
-    for specs in ({}, {"hw:pmem": "4GB"}):
-        decision = instance_claim(without, call(), NOON, request(extra_specs=specs))
-        assert isinstance(decision, Granted)

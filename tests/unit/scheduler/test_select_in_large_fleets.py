@@ -108,29 +108,6 @@ class Fleet:
         return self.placement.queries
 
 
-@pytest.mark.parametrize(
-    ("having", "selected", "queried"),
-    [
-        (slice(None), [0], [0]),
-        (slice(None), [0, 0], [0]),  # the same answer is for both instances
-        (slice(2, None), [2], [0, 1, 2]),
-        (slice(-1, None), [MANY - 1], [*range(FEW), ALL]),
-    ],
-)
-def test_only_hosts_that_are_tried_are_queried_as_long_as_they_are_few(having, selected, queried):
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[having]
-    assert fleet.select(instances=len(selected)) == selected
-    assert fleet.queried == queried
-    assert fleet.placement.written == [fleet.uuids[number] for number in selected]
-
-
-def test_hosts_of_a_small_fleet_are_queried_together():
-    fleet = Fleet(MANY - 1)
-    assert fleet.select() == [0]
-    assert fleet.queried == [ALL]
-
-
 def test_alternates_are_queried_too_and_have_what_to_allocate():
     fleet = Fleet()
     [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
@@ -151,15 +128,6 @@ def test_hosts_without_candidates_are_counted():
         fleet.select()
     assert refused.value.kwargs["refused"] == {"placement": MANY}
     assert fleet.queried == [*range(FEW), ALL]
-
-
-def test_many_instances_need_many_hosts():
-    fleet = Fleet()
-    fleet.select(instances=FEW)
-    assert ALL not in fleet.queried
-    fleet = Fleet()
-    fleet.select(instances=FEW + 1)
-    assert fleet.queried == [ALL]
 
 
 FOR_PLACEMENT = {
@@ -188,14 +156,6 @@ def test_what_placement_has_to_judge_is_one_query(wanted):
     assert len(fleet.queries) == 1
     trees = [value for name, value in fleet.queries[0] if name == "in_tree"]
     assert trees in ([], [fleet.uuids[7]], [wanted.flavor.extra_specs.get("in_tree")])
-
-
-def test_a_query_of_one_host_has_all_that_the_query_of_all_hosts_has():
-    fleet, small = Fleet(), Fleet(MANY - 1)
-    fleet.select()
-    small.select()
-    tree = ("in_tree", fleet.uuids[0])
-    assert set(fleet.queries[0]) == {*small.queries[0], tree}
 
 
 @pytest.mark.parametrize(
@@ -240,16 +200,6 @@ def test_a_host_whose_allocations_are_refused_is_passed_over():
     assert len(fleet.hosts.assumed) == 1
 
 
-def test_if_placement_does_not_answer_nothing_of_the_request_remains():
-    fleet = Fleet()
-    fleet.placement.answers = 1
-    fleet.placement.having = []
-    with pytest.raises(PlacementUnavailable):
-        fleet.select()
-    assert fleet.placement.written == []
-    assert fleet.hosts.assumed == {}
-
-
 def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer():
     fleet = Fleet()
     fleet.placement.answers = 2
@@ -258,25 +208,6 @@ def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer()
     assert [each.provider_uuid for each in found.alternates] == fleet.uuids[1:2]
     assert fleet.placement.written == fleet.uuids[:1]
     assert len(fleet.hosts.assumed) == 1
-
-
-def test_a_selection_stands_with_fewer_alternates_if_few_hosts_have_candidates():
-    fleet = Fleet()
-    fleet.placement.having = [fleet.uuids[0], fleet.uuids[3]]
-    [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
-    assert [each.provider_uuid for each in found.alternates] == [fleet.uuids[3]]
-    assert ALL not in fleet.queried
-    assert len(fleet.queried) == FEW
-
-
-def test_after_an_answer_that_comes_too_late_nothing_is_written():
-    fleet = Fleet()
-    fleet.placement.seconds = 40.0
-    with pytest.raises(SchedulingTimedOut):
-        fleet.select()
-    assert fleet.queried == [0]
-    assert fleet.placement.written == []
-    assert fleet.hosts.assumed == {}
 
 
 def test_each_query_is_sent_while_there_is_time_for_its_answer():
@@ -319,17 +250,6 @@ def test_alternates_are_not_queried_when_it_is_late():
     assert found.selected.provider_uuid == fleet.uuids[0]
     assert found.alternates == ()
     assert fleet.queried == [0]
-
-
-def test_what_was_written_before_all_hosts_are_queried_is_undone_once():
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[:1]
-    fleet.placement.answers = FEW
-    with pytest.raises(PlacementUnavailable):
-        fleet.select(spec(1, 9 * 1024), instances=2)
-    assert len(fleet.placement.undone) == 1
-    assert fleet.placement.written == []
-    assert fleet.hosts.assumed == {}
 
 
 def test_instances_are_selected_again_when_all_hosts_are_queried():

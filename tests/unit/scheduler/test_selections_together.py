@@ -12,7 +12,7 @@ import pytest
 
 from rtagent.errors import RtAgentError
 from rtagent.placement.shared_requests import SharedRequests
-from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
+from rtagent.scheduler.errors import NoValidHost
 from tests.servers.daemon import PATIENCE, wait_until
 from tests.support.hosts import uid
 from tests.support.scheduling import spec
@@ -102,21 +102,3 @@ def test_a_fleet_is_filled_by_selections_at_the_same_time_as_by_single_ones(flee
     assert Counter(together) == Counter(singly)
     assert NoValidHost in together
     fleet.check(together)
-
-
-def test_a_selection_without_a_host_does_not_fail_those_that_share_its_query(fleet):
-    nowhere = large(ignore_hosts=("cn0", "cn1", "cn2"))
-    found = fleet.together(large(), nowhere, large(), large())
-    assert found[1] is NoValidHost
-    assert NoValidHost not in (found[0], *found[2:])
-    fleet.check(found)
-
-
-def test_a_selection_that_is_late_leaves_nothing_and_the_others_stand(fleet):
-    found = fleet.together(
-        *(large() for _ in range(4)),
-        meanwhile=lambda: fleet.placement.clock.advance(16),  # of 30 s for each
-    )
-    assert found[0] is SchedulingTimedOut
-    assert SchedulingTimedOut not in found[1:]
-    fleet.check(found)

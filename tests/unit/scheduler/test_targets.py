@@ -1,4 +1,4 @@
-"""Targets: hosts, nodes, zones and aggregates that a request names."""
+"""Hosts, nodes, zones and aggregates: those that a request names, and the rules of aggregates."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.server import Destination
+from rtagent.scheduler import aggregate_rules as rules
+from rtagent.scheduler.errors import AggregateNotFound
 from rtagent.scheduler.filtering import HostFilters
-from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state
-from tests.support.hosts import uid
 from tests.support.scheduling import INSTANCE, scheduler_request
 
 EAST, WEST = (
@@ -42,12 +42,12 @@ def _names(**fields):
         ({"ignore_hosts": ["CN1", "cn3"]}, ["cn2"]),
         ({"ignore_hosts": ["cn1.example"]}, ["cn1", "cn2", "Cn3"]),
         ({"force_hosts": ["CN3"]}, ["Cn3"]),
-        ({"force_hosts": ["cn1", "cn2"]}, ["cn1", "cn2"]),
+        ({"availability_zone": "east", "placement": True}, ["cn1"]),
+        ({"availability_zone": "nova"}, ["Cn3"]),
         ({"force_nodes": ["cn2.example"]}, ["cn2"]),
         ({"force_nodes": ["CN2.example"]}, []),
         ({"force_hosts": ["cn1"], "force_nodes": ["cn2.example"]}, []),
         ({"force_hosts": ["cn1", "cn2"], "ignore_hosts": ["cn1"]}, ["cn2"]),
-        ({"force_hosts": ["cn1"], "ignore_hosts": ["cn1"]}, []),
         ({"requested_destination": Destination(host="cn1")}, ["cn1"]),
         ({"requested_destination": Destination(host="CN1")}, []),
         ({"requested_destination": Destination(node="cn1.example")}, ["cn1"]),
@@ -83,7 +83,8 @@ def test_named_hosts_are_ignored_forced_and_requested_as_in_nova(fields, names):
 
 @pytest.mark.parametrize("purpose", ["live-migration", "migration", "evacuation"])
 def test_a_move_away_never_ends_on_the_host_that_the_instance_is_on(purpose):
-    hosts = [host_state("cn1", instances=[INSTANCE]), host_state("cn2", instances=[uid(7)])]
+    arriving = InstanceInfo(uuid=INSTANCE, here=False)
+    hosts = [host_state("cn1", instances=[INSTANCE]), host_state("cn2", instances=[arriving])]
     asked = scheduler_request(purpose=purpose)
     assert [host.host for host in FILTERS.get_filtered_hosts(hosts, asked).hosts] == ["cn2"]
     named = Destination(host="cn1")
@@ -93,12 +94,6 @@ def test_a_move_away_never_ends_on_the_host_that_the_instance_is_on(purpose):
     assert found.hosts == [] and found.refused["source"] == 1
     resized = scheduler_request(purpose="resize")
     assert len(FILTERS.get_filtered_hosts(hosts, resized).hosts) == 2
-
-
-def test_an_instance_on_its_way_to_a_host_is_not_there_yet():
-    hosts = [host_state("cn1", instances=[InstanceInfo(uuid=INSTANCE, here=False)])]
-    asked = scheduler_request(purpose="live-migration")
-    assert FILTERS.get_filtered_hosts(hosts, asked).hosts == hosts
 
 
 def test_a_requested_destination_does_not_skip_the_filters():
@@ -125,28 +120,6 @@ def test_a_name_that_no_host_has_is_reported(fields, sentence):
     assert _filtered(requested_destination=Destination(host="cn1")).unmatched == ()
 
 
-def test_a_few_of_many_unknown_names_are_reported():
-    names = tuple(f"no{at}" for at in range(100))
-    unmatched = _filtered(force_hosts=names).unmatched
-    assert len(unmatched) == MAX_UNMATCHED
-    assert unmatched[0].endswith("the name no0")
-
-
-@pytest.mark.parametrize("placement", [True, False])
-@pytest.mark.parametrize(
-    ("zone", "names"),
-    [
-        (None, ["cn1", "cn2", "Cn3"]),
-        ("east", ["cn1"]),
-        ("west", ["cn2"]),
-        ("nova", ["Cn3"]),
-        ("north", []),
-    ],
-)
-def test_the_zone_of_the_request_is_kept(zone, names, placement):
-    assert _names(availability_zone=zone, placement=placement) == names
-
-
 def test_the_zone_of_hosts_without_one_is_the_option():
     filters = HostFilters.load(FilterOptions(default_availability_zone="north"))
     request = scheduler_request(availability_zone="north")
@@ -168,3 +141,18 @@ def test_the_zone_of_hosts_without_one_is_the_option():
 )
 def test_aggregates_are_judged_here_without_placement(destination, names):
     assert _names(requested_destination=destination) == names
+
+
+def test_uuid_is_looked_for_before_the_name():
+    one, two = aggregate("one"), aggregate("two")
+    odd = aggregate(one.uuid)  # its name is the uuid of another
+    assert rules.find((odd, two, one), one.uuid) == one
+    assert rules.find((odd, two, one), "two") == two
+    with pytest.raises(AggregateNotFound, match="there is no aggregate three"):
+        rules.find((one, two), "three")
+
+
+def test_zone_may_be_changed_if_its_hosts_are_in_no_other():
+    north, south = aggregate("n", "cn1", availability_zone="n"), aggregate("s", "cn2")
+    rules.check(rules.with_metadata(south, {"availability_zone": "s"}), (north, south))
+    rules.check(rules.with_metadata(north, {"availability_zone": "s"}), (north, south))

@@ -1,6 +1,5 @@
 """The weighers that are installed."""
 
-import math
 from datetime import UTC, datetime
 
 import pytest
@@ -21,23 +20,15 @@ from rtagent.scheduler.weighers import (
     IoOpsWeigher,
     MetricsWeigher,
     NumInstancesWeigher,
-    PCIWeigher,
     RAMWeigher,
     ServerGroupSoftAffinityWeigher,
     ServerGroupSoftAntiAffinityWeigher,
 )
-from tests.support.host_states import aggregate, fleet_node, host_state
+from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import NOON, call, host, request
 from tests.support.scheduling import UUID, group, raw, weigh, weights
 
 FIELDS = [(RAMWeigher, "free_ram_mb"), (DiskWeigher, "free_disk_mb")]
-
-
-@pytest.mark.parametrize(("weigher", "field"), FIELDS)
-def test_more_that_is_free_is_better_and_0_is_the_worst(weigher, field):
-    hosts = [host_state("a", **{field: 300}), host_state("b", **{field: 400})]
-
-    assert weights(weigher, hosts) == {"b": 1.0, "a": 0.75}
 
 
 @pytest.mark.parametrize(("weigher", "field"), FIELDS)
@@ -48,44 +39,12 @@ def test_less_than_nothing_counts_as_nothing(weigher, field):
     assert weights(weigher, hosts) == {"a": 0, "b": 0}
 
 
-@pytest.mark.parametrize(("weigher", "field"), FIELDS)
-def test_negative_multiplier_stacks(weigher, field):
-    key = weigher.multiplier_key
-    hosts = [host_state("a", **{field: 300}), host_state("b", **{field: 400})]
-
-    found = weights(weigher, hosts, FilterOptions(**{key: -2.0}))
-
-    assert list(found.items()) == [("a", -1.5), ("b", -2.0)]
-
-
 def test_free_vcpus_are_counted_with_the_ratio():
     host = host_state(vcpus_total=4, vcpus_used=3, cpu_allocation_ratio=2.5)
     promised = host_state("b", vcpus_total=4, vcpus_used=20)
 
     assert raw(CPUWeigher, [host, promised]) == [7.0, -16.0]
     assert weights(CPUWeigher, [host, promised]) == {"cn1": 1.0, "b": 0.0}
-
-
-def test_hosts_without_devices_are_preferred_whatever_is_requested():
-    plain, cards = host_state("plain"), host_state("cards", fleet_node())
-    partly = host_state("partly", fleet_node(4))
-
-    assert [plain.available_devices, cards.available_devices] == [0, 32]
-    assert partly.available_devices == 31
-    assert raw(PCIWeigher, [plain, cards, partly]) == [100, 68, 69]
-    assert list(weights(PCIWeigher, [cards, partly, plain])) == ["plain", "partly", "cards"]
-
-
-def test_available_devices_are_those_of_the_pools():
-    host = host_state("partly", fleet_node(8))
-
-    assert host.available_devices == sum(pool["count"] for pool in host.pci_stats) == 30
-
-
-def test_hosts_with_very_many_devices_are_not_distinguished():
-    hosts = [host_state(str(number), available_devices=number) for number in (98, 99, 500)]
-
-    assert raw(PCIWeigher, hosts) == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -131,16 +90,6 @@ def measured(name, *, aggregates=(), **values):
     return host_state(name, metrics=metrics, aggregates=aggregates)
 
 
-def test_metrics_are_added_with_their_ratios():
-    hosts = [measured("a", x=1.0, y=8.0), measured("b", x=4.0, y=1.5, z=100.0)]
-
-    assert raw(MetricsWeigher, hosts, options(x=2.0, y=-1.0)) == [-6.0, 6.5]
-
-
-def test_without_setting_metrics_cost_nothing():
-    assert raw(MetricsWeigher, [measured("a", x=1.0)]) is None
-
-
 def test_host_without_a_required_metric_comes_after_all_others_and_is_named():
     lacking = measured("a", y=1.0)
     hosts = [lacking, measured("c", x=-5.0), measured("b", x=2.0)]
@@ -161,24 +110,6 @@ def test_host_without_a_metric_that_is_not_required_has_the_weight_of_unavailabl
 
     assert raw(MetricsWeigher, hosts, options(required=False, x=1.0)) == [-10000.0, 2.0]
     assert raw(MetricsWeigher, hosts, options(required=False, x=0.0, y=1.0)) == [1.0, -10000.0]
-
-
-def test_missing_metric_is_ignored_where_an_aggregate_sets_the_multiplier_to_0():
-    ignoring = aggregate("ignoring", "a", metrics_weight_multiplier="0")
-    hosts = [measured("a", aggregates=[ignoring]), measured("b", x=2.0), measured("c", x=1.0)]
-
-    assert weights(MetricsWeigher, hosts, options(required=False, x=1.0)) == {
-        "b": 1.0,
-        "c": 0.5,
-        "a": 0.0,
-    }
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_measurement_that_is_no_number_does_not_end_the_request(value):
-    hosts = [measured("a", x=value), measured("b", x=2.0), measured("c", x=1.0)]
-
-    assert list(weights(MetricsWeigher, hosts, options(x=1.0))) == ["b", "c", "a"]
 
 
 def test_multiplier_is_that_of_its_own_group():
@@ -218,10 +149,6 @@ def test_instances_with_equal_properties_count_with_their_ratios(ratios, expecte
     assert raw(ImagePropertiesWeigher, hosts(), options, image=REQUESTED) == expected
 
 
-def test_image_without_properties_costs_nothing():
-    assert raw(ImagePropertiesWeigher, hosts()) is None
-
-
 def _instance(number, properties, here=True):
     guest = request(owner=UUID(number), instance={"image": Image(properties=properties)})
     decision = claims.instance_claim(host(), call(), NOON, guest)
@@ -252,7 +179,3 @@ def test_instances_of_the_group_on_the_host_count(policy, affinity, anti):
     found = [raw(each, HOSTS, instance_group=group(policy, *MEMBERS)) for each in BOTH]
 
     assert found == [affinity, anti]
-
-
-def test_request_without_group_costs_nothing():
-    assert [raw(each, HOSTS) for each in BOTH] == [None, None]

@@ -8,16 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.errors import ConfigError
 from rtagent.scheduler.weighers import (
-    CrossCellWeigher,
     DiskWeigher,
     NumInstancesWeigher,
     RAMWeigher,
 )
 from rtagent.scheduler.weighing import ALL, HostWeighers
 from tests.support.host_states import aggregate, host_state
-from tests.support.scheduling import ByIoOps, in_order, raw, request_for, weigh, weights
+from tests.support.scheduling import ByIoOps, in_order, request_for, weigh, weights
 
 
 def load(*names):
@@ -28,45 +26,6 @@ def load(*names):
 def test_all_stands_for_every_weigher(name):
     assert load(name) == ALL
     assert len(ALL) == 13
-
-
-def test_weighers_are_named_by_class_or_by_their_path_in_nova():
-    path = "nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher"
-
-    assert load("CPUWeigher", path, "CPUWeigher") == (
-        "CPUWeigher",
-        "ServerGroupSoftAffinityWeigher",
-    )
-    assert load() == ()
-
-
-def test_unknown_weigher_is_a_mistake_in_the_configuration():
-    with pytest.raises(ConfigError, match="weight_classes = LuckWeigher: is not installed"):
-        load("RAMWeigher", "LuckWeigher")
-
-
-def test_cells_make_no_difference():
-    assert raw(CrossCellWeigher, [host_state()]) is None
-
-
-def test_equal_hosts_are_ordered_by_name_wherever_they_were_in_the_list():
-    hosts = [host_state(name) for name in "dbca"]
-
-    assert in_order(hosts, FilterOptions()) == ["a", "b", "c", "d"]
-    assert in_order(hosts[::-1], FilterOptions()) == ["a", "b", "c", "d"]
-
-
-def test_weights_of_all_weighers_are_added():
-    hosts = [
-        host_state("a", free_ram_mb=4, free_disk_mb=1),
-        host_state("b", free_ram_mb=2, free_disk_mb=4),
-        host_state("c", free_ram_mb=1, free_disk_mb=4),
-    ]
-    options = FilterOptions(ram_weight_multiplier=2.0)
-
-    found = weights([RAMWeigher, DiskWeigher], hosts, options)
-
-    assert list(found.items()) == [("a", 2.25), ("b", 2.0), ("c", 1.5)]
 
 
 def test_best_equal_hosts_are_shuffled_if_the_option_says_so():
@@ -98,12 +57,6 @@ def test_subset_larger_than_the_list_is_the_list_without_hosts_that_cannot_be_we
         weighers = HostWeighers([ByIoOps(options)], options, Random(seed))
         ordered = weighers.in_order(weighers.weigh(hosts, request_for()))
         assert [each.host.host for each in ordered] == ["b", "a"]
-
-
-def test_no_hosts_are_no_error():
-    assert in_order([], FilterOptions()) == []
-    assert in_order([], FilterOptions(host_subset_size=3)) == []
-    assert weigh(RAMWeigher, []).scores() == {}
 
 
 def test_error_of_a_weigher_concerns_only_the_host_that_causes_it():
@@ -158,11 +111,6 @@ def test_consumed_host_is_weighed_again():
     assert order == ["a", "b", "a", "b"]
 
 
-def test_replacing_an_unknown_host_is_an_error():
-    with pytest.raises(KeyError):
-        weigh(RAMWeigher, [host_state("a")]).replace(host_state("b"))
-
-
 KEY = RAMWeigher.multiplier_key
 
 
@@ -210,10 +158,6 @@ def test_host_with_bad_metadata_comes_after_all_others_and_is_named(value, other
         f"{KEY} of aggregate wrong-{len(others)} is {value!r}, which is not a finite number"
     )
     assert weighed.scores()[better.uuid][0].problem == ""
-
-
-def test_only_host_with_bad_metadata_is_still_selected():
-    assert list(weights(RAMWeigher, [host("wrong", 9, "many")])) == ["wrong"]
 
 
 def test_weigher_without_key_has_the_multiplier_1():

