@@ -33,6 +33,16 @@ def summaries(counts):
     return {each.name: each.summary for each in counts.capacity().flavors}
 
 
+def two_agents(*quantities, **fields):
+    """Two agents with a claim each, and the manager that knows them."""
+    agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    for agent in agents:
+        agent.claim(request(*quantities, **fields))
+        deliver(manager, *agent.answer())
+    return agents, manager
+
+
 def of(counts, *arguments, **fields):
     counts.of_request(spec(*arguments, **fields))
     assert counts.count(60)
@@ -40,15 +50,43 @@ def of(counts, *arguments, **fields):
 
 
 def test_the_room_of_the_fleet_is_the_sum_of_its_hosts_with_the_largest_and_what_is_scarce():
-    found = summaries(
-        counted([host_state("cn1"), host_state("cn2", host(reserved_memory_mb=8192))], LARGE)
-    )
-    large = found["large"]
+    hosts = [host_state("cn1"), host_state("cn2", host(reserved_memory_mb=8192))]
+    large = summaries(counted(hosts, LARGE))["large"]
     assert (large.room, large.hosts, large.hosts_with_room) == (3, 2, 2)
     assert (large.largest, large.largest_host, large.never) == (2, "cn1", "")
     [scarce] = large.scarce
     assert (scarce.resource, scarce.hosts) == ("MEMORY_MB", 2)
     assert scarce.message == "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available"
+
+
+@pytest.mark.parametrize(
+    ("filters", "refused"),
+    [
+        (
+            ("ComputeFilter",),
+            {
+                "ComputeFilter: its service is disabled: disks",
+                "ComputeFilter: it is being drained: reboot",
+                "ComputeFilter: its agent grants no claims: libvirt is lost",
+            },
+        ),
+        ((), {"agent: it is being drained", "agent: it grants no claims: libvirt is lost"}),
+    ],
+)
+def test_hosts_that_take_no_guest_are_listed_with_the_reason_and_what_they_would_add(
+    filters, refused
+):
+    hosts = [
+        host_state("off", service=ServiceState(disabled=True, disabled_reason="disks")),
+        host_state("drained", service=ServiceState(draining="reboot")),
+        host_state("waiting", up=False, why_not="libvirt is lost"),
+    ]
+    counts = counted(hosts, LARGE, filters=filters)
+    assert {each.why for each in summaries(counts)["large"].refused} == refused
+    assert all((each.hosts, each.fits) == (1, 2) for each in summaries(counts)["large"].refused)
+    ignored = of(counted([host_state("cn1")]), ignore_hosts=("cn1",)).summary
+    [refusal] = ignored.refused
+    assert refusal.why == "ignore_hosts: the request ignores this host"
 
 
 def test_a_filter_that_ends_the_count_is_named():
@@ -76,11 +114,7 @@ def test_a_filter_of_others_judges_the_host_after_each_build():
 
 
 def test_flavors_of_live_claims_are_counted_and_a_changed_host_alone_is_counted_again():
-    agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
-    for agent in agents:
-        agent.claim(request(1, 4096))
-        deliver(manager, *agent.answer())
+    agents, manager = two_agents(1, 4096)
     counts = counted(manager)
     [flavor] = counts.capacity().flavors
     assert (flavor.claims, flavor.in_file, flavor.summary.room) == (2, False, 6)
@@ -93,15 +127,11 @@ def test_flavors_of_live_claims_are_counted_and_a_changed_host_alone_is_counted_
 
 
 def test_a_flavor_whose_claims_are_not_read_on_all_hosts_yet_is_not_there_yet():
-    agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    agents, manager = two_agents(name="new")
     made, seen = scheduler(manager, filters=("ComputeFilter",)), []
     counts = FleetCounts(
         lambda: made.parts, pause=lambda: seen.append(counts.capacity("new").flavors)
     )
-    for agent in agents:
-        agent.claim(request(name="new"))
-        deliver(manager, *agent.answer())
     assert counts.count(60)
     assert seen[: len(agents)] == [(), ()]
     [flavor] = counts.capacity("new").flavors
@@ -245,14 +275,13 @@ def test_a_flavor_alone_is_asked_for_without_an_image():
 
 
 def test_moves_groups_and_wrong_requests_are_refused():
-    counts = counted([host_state()])
+    counts = counted([host_state()], filters=("SimpleCIDRAffinityFilter",))
     for wrong in (
         {"purpose": "resize"},
         {"instance_group": InstanceGroup(policy="affinity")},
         {"scheduler_hints": {"build_near_host_ip": "odd"}},
     ):
-        filters = counted([host_state()], filters=("SimpleCIDRAffinityFilter",))
         with pytest.raises(InvalidRequest):
-            filters.of_request(spec(**wrong))
+            counts.of_request(spec(**wrong))
     with pytest.raises(InvalidFlavor):
         counts.of_request(spec(extra_specs={"hw:cpu_policy": "odd"}))

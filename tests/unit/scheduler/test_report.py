@@ -1,17 +1,27 @@
-"""Reports of a node: which of its instances are made anew, and devices that nobody gets."""
+"""Reports of a node, and the replicas that schedulers make of them."""
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.claims import instance_claim
+from rtagent.lifecycle.moves import move_claim
 from rtagent.model.change import Change
 from rtagent.model.claim import LIVE_MIGRATION, OUTGOING
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType, PciDevices
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.scheduler.report import instances_of, without_devices
-from tests.support.device_states import PMEM, VGPU_TYPE, device_host, policy
-from tests.support.hosts import NOON, call, request
+from rtagent.scheduler.replica import replica_for, replica_of
+from rtagent.scheduler.report import (
+    description_of,
+    digest_of,
+    instances_of,
+    report_of,
+    without_devices,
+)
+from tests.support.device_states import PMEM, VGPU_TYPE, built, device_host, policy, running
+from tests.support.hosts import NOON, call, host, request
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 from tests.support.stored_values import (
     NODE,
@@ -75,3 +85,44 @@ def test_a_host_that_gives_no_devices_gives_nothing_that_is_made_from_one(state,
     assert isinstance(instance_claim(state, call(), NOON, wanted), Granted)
     without = without_devices(state, "they could not be listed")
     assert isinstance(instance_claim(without, call(), NOON, wanted), Refused)
+
+
+def replica(state):
+    description = description_of(state)
+    return replica_of(report_of(state, digest_of(description)), description)
+
+
+def test_classes_whose_inventory_is_gone_are_known():
+    state, _ = built(device_host(pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    gone = replace(state, resource_inventories=())
+    assert replica(gone).former_pools == {("", PMEM.resource_class)}
+    assert replica(state).former_pools == frozenset()
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_an_owner_counts_once_also_with_an_assumed_claim(reuse):
+    state, claimed = built(host(same_host_resize_reuse=reuse), vcpus=3, root_gb=10)
+    facts = {"domain_uuid": claimed.owner_id, "name": "vm", "active": True}
+    domain = DomainUsage(vcpus=5, memory_mb=64, **facts)
+    state = folded(running(state, claimed), Change(cause="audit", at=NOW, domain_usages=(domain,)))
+    info = instances_of(state)[claimed.owner_id]
+    theirs = replica_for(replica(state), info)
+    assert theirs.usage == state.usage
+    assert theirs.usage_of(claimed.owner_id) == state.usage_of(claimed.owner_id)
+    assert replica_for(theirs, info) is theirs
+
+    bigger = request(4, root_gb=20, owner=claimed.owner_id)
+    move = MoveRequest(build=bigger, migration="resize", old_flavor=claimed.flavor)
+    change = move_claim(state, call("resize_claim"), NOON, move).change
+    after = state.fold(change)
+    assert theirs.fold(change).usage == after.usage
+    # The order does not matter: the assumed claim may be there first.
+    late = replica_for(replica(state).fold(change), info)
+    for field in ("usage", "claims", "owners"):
+        assert getattr(late, field) == getattr(after, field)
+
+
+def test_what_only_the_agent_needs_is_not_described():
+    described = description_of(device_host()).policy
+    assert described.pci.specs == ()
+    assert described.pci.aliases == device_host().policy.pci.aliases

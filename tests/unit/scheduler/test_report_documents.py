@@ -105,9 +105,9 @@ def unpacked(text):
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
-def test_instances_arrive_as_they_were():
+def test_reports_and_instances_arrive_as_they_were():
+    assert report_from(sent(report_document(REPORT))) == REPORT
     assert instances_from("update_instance_info", instances_text(INSTANCES)) == INSTANCES
-    assert instances_from("update_instance_info", instances_text(())) == ()
 
 
 #: The fields whose values may be anything.
@@ -188,7 +188,6 @@ def test_a_missing_or_an_unknown_field_is_refused(where):
     [
         (("policy", "cpu_allocation_ratio"), "NaN"),
         (("policy", "ram_allocation_ratio"), "0"),
-        (("policy", "disk_allocation_ratio"), "-Infinity"),
         (("topology", "cells", 0, "pages"), {"0": 5}),
         (("topology", "memory_mb"), 2**64),
         (("topology", "hypervisor_type"), "\0"),
@@ -223,14 +222,10 @@ def test_a_value_out_of_bounds_is_refused(document):
     "text",
     [
         None,
-        7,
         "é",
-        "x",
         base64.b64encode(b"no zlib").decode(),
         packed([])[:-4],
-        base64.b64encode(zlib.compress(b"{")).decode(),
-        base64.b64encode(zlib.compress(b"[" * 100_000)).decode(),
-        base64.b64encode(zlib.compress(b" " * (MAX_UNPACKED + 1))).decode(),
+        *(base64.b64encode(zlib.compress(text)).decode() for text in (b"{", b"[" * 100_000)),
         packed({}),
     ],
 )
@@ -251,10 +246,6 @@ def test_a_report_of_release_0_2_0_is_read():
     assert report_from(document) == replace(REPORT, ended=())
 
 
-def lists(number):
-    return [[] for _ in range(number)]
-
-
 def cells(number, **fields):
     return [{"id": at, "cpus": [at], "memory_mb": 1, **fields} for at in range(number)]
 
@@ -271,13 +262,13 @@ def devices(number):
         ("topology.cells", cells(MAX_CELLS + 1), "257 NUMA cells"),
         ("topology.cells", cells(9, cpus=list(range(1000))), "9000 host CPUs in NUMA cells"),
         ("topology.cells", cells(9, offline=list(range(1000))), "9009 host CPUs in NUMA cells"),
-        ("topology.cells", cells(1, siblings=lists(20_000)), "20000 cores and threads"),
+        ("topology.cells", cells(1, siblings=20_000 * [[]]), "20000 cores and threads"),
         ("topology.cells", cells(2, pages={str(size): 1 for size in range(1, 18)}), "17 sizes"),
         ("topology.cpu_info", {"features": ["x" * 60_000] * 2}, "bytes"),
         ("devices", devices(MAX_DEVICES + 1), "8193 PCI devices"),
         ("resource_inventories", 1025 * [sent_pool()], "1025 pools"),
         ("resource_inventories", [sent_pool(str(n) for n in range(20_000))], "20000 assigned"),
-        ("topology.cpu_info", {"x": lists(300_000)}, f"at most {MAX_VALUES} values"),
+        ("topology.cpu_info", {"x": 300_000 * [[]]}, f"at most {MAX_VALUES} values"),
         ("topology.cpu_info", {"x": "x" * MAX_UNPACKED}, f"at most {MAX_UNPACKED} bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -293,33 +284,24 @@ def test_a_host_beyond_a_bound_is_refused_with_its_number(field, value, said):
 
 def test_a_host_as_large_as_its_bounds_is_read():
     size = MAX_CPUS // MAX_CELLS
-    topology = replace(
-        stored.TOPOLOGY,
-        cpus=frozenset(range(MAX_CPUS)),
-        cells=tuple(
-            Cell(
-                id=at,
-                cpus=frozenset(range(at * size, (at + 1) * size)),
-                memory_mb=2**24,
-                siblings=tuple(
-                    frozenset((cpu, cpu + 1)) for cpu in range(at * size, (at + 1) * size, 2)
-                ),
-                distances=dict.fromkeys(range(MAX_CELLS), 255),
-                pages=dict.fromkeys(range(1, MAX_PAGE_SIZES + 1), 2**22),
-            )
-            for at in range(MAX_CELLS)
-        ),
-    )
-    largest = replace(
-        DESCRIPTION,
-        topology=topology,
-        devices=tuple(
-            replace(
-                stored.DEVICE, device=replace(stored.DEVICE.device, address=f"{at:04x}:00:00.0")
-            )
-            for at in range(MAX_DEVICES)
-        ),
-    )
+    fields = {"distances": dict.fromkeys(range(MAX_CELLS), 255)}
+    fields["pages"] = dict.fromkeys(range(1, MAX_PAGE_SIZES + 1), 2**22)
+    spans = [range(at * size, (at + 1) * size) for at in range(MAX_CELLS)]
+    cells = [
+        Cell(
+            id=at,
+            cpus=frozenset(span),
+            memory_mb=2**24,
+            siblings=tuple(frozenset((cpu, cpu + 1)) for cpu in span[::2]),
+            **fields,
+        )
+        for at, span in enumerate(spans)
+    ]
+    topology = replace(stored.TOPOLOGY, cpus=frozenset(range(MAX_CPUS)), cells=tuple(cells))
+    addresses = (f"{at:04x}:00:00.0" for at in range(MAX_DEVICES))
+    known = stored.DEVICE
+    devices = [replace(known, device=replace(known.device, address=each)) for each in addresses]
+    largest = replace(DESCRIPTION, topology=topology, devices=tuple(devices))
     report = replace(REPORT, description=largest)
     assert report_from(report_document(report)) == report
 

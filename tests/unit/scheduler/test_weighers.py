@@ -14,12 +14,14 @@ from rtagent.model.server import ImageRequest
 from rtagent.scheduler.weighers import (
     BuildFailureWeigher,
     CPUWeigher,
+    CrossCellWeigher,
     DiskWeigher,
     HypervisorVersionWeigher,
     ImagePropertiesWeigher,
     IoOpsWeigher,
     MetricsWeigher,
     NumInstancesWeigher,
+    PCIWeigher,
     RAMWeigher,
     ServerGroupSoftAffinityWeigher,
     ServerGroupSoftAntiAffinityWeigher,
@@ -50,6 +52,9 @@ def test_free_vcpus_are_counted_with_the_ratio():
 @pytest.mark.parametrize(
     ("weigher", "field", "expected"),
     [
+        (RAMWeigher, "free_ram_mb", {"b": 1.0, "a": 0.5}),
+        (DiskWeigher, "free_disk_mb", {"b": 1.0, "a": 0.5}),
+        (PCIWeigher, "available_devices", {"a": 1.0, "b": 0.0}),
         (IoOpsWeigher, "num_io_ops", {"a": -0.5, "b": -1.0}),
         (HypervisorVersionWeigher, "hypervisor_version", {"b": 1.0, "a": 0.0}),
         (BuildFailureWeigher, "failed_builds", {"a": 0.0, "b": -1000000.0}),
@@ -179,3 +184,10 @@ def test_instances_of_the_group_on_the_host_count(policy, affinity, anti):
     found = [raw(each, HOSTS, instance_group=group(policy, *MEMBERS)) for each in BOTH]
 
     assert found == [affinity, anti]
+
+
+@pytest.mark.parametrize(
+    "weigher", [*BOTH, CrossCellWeigher, ImagePropertiesWeigher, MetricsWeigher], ids=str
+)
+def test_what_neither_the_request_nor_an_option_asks_for_costs_nothing(weigher):
+    assert raw(weigher, HOSTS) is None
