@@ -39,15 +39,11 @@ class Refusing(Filter):
         self.judged.append(host.host)
         if host.host not in self.missing:
             return None
-        reason = Reason(
-            code=ReasonCode.INSUFFICIENT,
-            resource="VCPU",
-            where=host.host,
-            requested=10,
-            available=10 - self.missing[host.host],
-            unit="vCPUs",
-        )
-        return Rejection(f"misses {self.missing[host.host]}", (reason,))
+        missing = self.missing[host.host]
+        numbers = {"requested": 10, "available": 10 - missing, "unit": "vCPUs"}
+        code = ReasonCode.INSUFFICIENT
+        reason = Reason(code=code, resource="VCPU", where=host.host, **numbers)
+        return Rejection(f"misses {missing}", (reason,))
 
 
 class Broken(Filter):
@@ -91,8 +87,7 @@ def test_refusals_are_counted_and_some_are_kept():
     assert filtered.refused == {"ComputeFilter": KEPT + 7}
     assert [each.host for each in filtered.refusals] == _names(MANY[1 : KEPT + 1])
     refusal = filtered.refusals[0]
-    assert (refusal.nodename, refusal.filter) == ("cn02.example", "ComputeFilter")
-    assert refusal.uuid == MANY[1].uuid
+    assert (refusal.nodename, refusal.uuid) == ("cn02.example", MANY[1].uuid)
     assert refusal.rejection.message == "its service is disabled"
 
 
@@ -246,35 +241,25 @@ def test_other_hosts_are_not_judged_again():
     assert _names(filtered.hosts) == _names(HOSTS)
 
 
-def _filtered(root_gb, image, **fields):
+@pytest.mark.parametrize(
+    ("root_gb", "image", "is_bfv", "path"),
+    [
+        (10, {"min_ram": 513}, False, "memory_mb: must be at least the min_ram of the image, 513"),
+        (10, {"min_disk": 11}, False, "root_gb: must be at least the min_disk of the image, 11"),
+        (10, {"min_ram": 513}, True, "memory_mb"),
+        (10, {"min_ram": 512, "min_disk": 10}, False, None),
+        (0, {"min_disk": 10}, False, None),
+        (5, {"min_disk": 10}, True, None),
+    ],
+)
+def test_a_flavor_that_is_too_small_for_the_image_is_refused(root_gb, image, is_bfv, path):
     flavor = Flavor(vcpus=1, memory_mb=512, root_gb=root_gb)
-    spec = RequestSpec(flavor=flavor, image=ImageRequest(**image), **fields)
+    spec = RequestSpec(flavor=flavor, image=ImageRequest(**image), is_bfv=is_bfv)
     request = Request(spec=spec, instance_uuid=uid(1), alive_since=SEEN, now=NOON)
-    return HostFilters.load(FilterOptions()).get_filtered_hosts([host_state()], request)
-
-
-@pytest.mark.parametrize(
-    ("root_gb", "image", "fields", "path"),
-    [
-        (10, {"min_ram": 513}, {}, "memory_mb: must be at least the min_ram of the image, 513"),
-        (10, {"min_disk": 11}, {}, "root_gb: must be at least the min_disk of the image, 11"),
-        (10, {"min_ram": 513}, {"is_bfv": True}, "memory_mb"),
-    ],
-)
-def test_a_flavor_that_is_too_small_for_the_image_is_refused(root_gb, image, fields, path):
+    filters = HostFilters.load(FilterOptions())
+    if path is None:
+        assert filters.get_filtered_hosts([host_state()], request).hosts
+        return
     with pytest.raises(InvalidRequest) as caught:
-        _filtered(root_gb, image, **fields)
+        filters.get_filtered_hosts([host_state()], request)
     assert f"$.request_spec.flavor.{path}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("root_gb", "image", "fields"),
-    [
-        (10, {"min_ram": 512, "min_disk": 10}, {}),
-        (0, {"min_disk": 10}, {}),
-        (5, {"min_disk": 10}, {"is_bfv": True}),
-        (10, {"min_ram": 0, "min_disk": 0}, {}),
-    ],
-)
-def test_a_flavor_that_is_large_enough_is_accepted(root_gb, image, fields):
-    assert _filtered(root_gb, image, **fields).hosts

@@ -1,17 +1,22 @@
-"""Selections with Placement in a large fleet: hosts are queried one by one."""
+"""Selections with Placement: hosts of a large fleet are queried one by one, others together."""
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.server import Destination
+from rtagent.placement.shared_requests import SharedRequests
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.ports import Candidates, Written
 from rtagent.scheduler.scheduling_call import FEW, MANY
+from tests.servers.daemon import PATIENCE, wait_until
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec
@@ -258,3 +263,50 @@ def test_instances_are_selected_again_when_all_hosts_are_queried():
     assert fleet.select(spec(1, 9 * 1024), instances=2) == [0, MANY - 1]
     assert fleet.placement.written == [fleet.uuids[0], fleet.uuids[-1]]
     assert len(fleet.hosts.assumed) == 2
+
+
+#: Selections at the same time: more than three hosts take.
+CALLERS = 14
+
+
+class SharedPlacement(QueriedPlacement):
+    """Placement behind `SharedRequests`. The first answer comes when all others wait."""
+
+    def __init__(self, having):
+        super().__init__(having)
+        self.shared = SharedRequests[Any, Any, Any]("GET", self._ask, 4, PATIENCE)
+
+    def allocation_candidates(self, query, timeout):
+        return self.shared.answer(query, query, timeout)
+
+    def _ask(self, queries):
+        wait_until(lambda: self.queries or self.shared.waiting == CALLERS - 1)
+        with super().allocation_candidates(queries[0], 0) as found:
+            return found
+
+
+def outcomes(fleet, threads):
+    """Return how often each host is selected; None: no host is left."""
+    chooser = fleet.scheduler()
+
+    def select(_):
+        try:
+            [found] = chooser.select_destinations(spec(memory_mb=4096), [uid()])
+        except NoValidHost:
+            return None
+        return found.selected.provider_uuid
+
+    with ThreadPoolExecutor(threads) as pool:
+        return Counter(pool.map(select, range(CALLERS)))
+
+
+def test_selections_that_share_an_answer_fill_a_fleet_as_single_ones_do():
+    alone, fleet = Fleet(3), Fleet(3)
+    fleet.placement = SharedPlacement(fleet.uuids)
+    singly = outcomes(alone, 1)
+    assert singly[None]
+    assert outcomes(fleet, CALLERS) == singly
+    assert len(fleet.placement.queries) == 2
+    assumed = Counter(claim.node_uuid for claim in fleet.hosts.assumed.values())
+    del singly[None]
+    assert Counter(fleet.placement.written) == assumed == singly

@@ -89,24 +89,18 @@ def options(required=True, **ratios):
     return FilterOptions(metrics=Metrics(weight_setting=ratios, required=required))
 
 
-def measured(name, *, aggregates=(), **values):
+def measured(name, **values):
     now = datetime(2026, 6, 1, tzinfo=UTC)
     metrics = [Metric(name=key, value=value, timestamp=now) for key, value in values.items()]
-    return host_state(name, metrics=metrics, aggregates=aggregates)
+    return host_state(name, metrics=metrics)
 
 
 def test_host_without_a_required_metric_comes_after_all_others_and_is_named():
-    lacking = measured("a", y=1.0)
-    hosts = [lacking, measured("c", x=-5.0), measured("b", x=2.0)]
+    hosts = [measured("a", y=1.0), measured("c", x=-5.0), measured("b", x=2.0)]
 
-    weighed = weigh(MetricsWeigher, hosts, options(x=1.0))
-
-    assert list(weights(MetricsWeigher, hosts, options(x=1.0)).items()) == [
-        ("b", 1.0),
-        ("c", 0.0),
-        ("a", 0.0),
-    ]
-    (score,) = weighed.scores()[lacking.uuid]
+    found = weights(MetricsWeigher, hosts, options(x=1.0))
+    assert list(found.items()) == [("b", 1.0), ("c", 0.0), ("a", 0.0)]
+    (score,) = weigh(MetricsWeigher, hosts, options(x=1.0)).scores()[hosts[0].uuid]
     assert (score.raw, score.problem) == (None, "the host has no metric x, which is required")
 
 
