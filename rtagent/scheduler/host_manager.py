@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
+from operator import attrgetter
+from typing import Any
 
+from immutables import Map
+
+from rtagent.errors import InvalidRequest, NodeNotFound
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
-from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.node import Aggregate
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.host_table import HostTable
 from rtagent.scheduler.instance_lists import HostInstances
-from rtagent.scheduler.replica import own_replica
-from rtagent.scheduler.report_documents import InstanceMessage
-from rtagent.scheduler.tracked_host import TrackedHost, Wanted, wanted_of
+from rtagent.scheduler.replica import AssumedClaim, own_replica
+from rtagent.scheduler.report import digest_of
+from rtagent.scheduler.report_documents import InstanceMessage, SyncInstanceInfo
+from rtagent.scheduler.tracked_host import INSTANCES, TrackedHost, Wanted, wanted_of
 
 #: A host that was silent for this multiple of ``service_down_time`` is dropped from the view.
 FORGOTTEN_AFTER = 60
@@ -39,6 +47,43 @@ class Times(Value, frozen=True, kw_only=True):
 TIMES = Times()
 
 
+class Descriptions:
+    """Descriptions by digest, as long as a host has them. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostDescription] = {}
+        self._users: Counter[str] = Counter()
+
+    def find(self, report: HostReport) -> HostDescription | None:
+        """Return the description of a report; None: it is not known.
+
+        :raises InvalidRequest: the report's own description has another digest. Other hosts could
+            get it.
+        """
+        known = self._known.get(report.digest)
+        if known is not None or report.description is None:
+            return known
+        digest = digest_of(report.description)
+        if digest != report.digest:
+            raise InvalidRequest.at("update_host_state", "$.report.digest", f"must be {digest}")
+        return report.description
+
+    def replace(
+        self, before: str | None, after: str | None, description: HostDescription | None
+    ) -> None:
+        """Note that a host has another description. :param before: its digest, or None."""
+        if after is not None and description is not None:
+            self._users[after] += 1
+            self._known[after] = description
+        if before is not None:
+            self._users[before] -= 1
+            if not self._users[before]:
+                del self._users[before], self._known[before]
+
+
+_NAME = attrgetter("nodename", "uuid")
+
+
 class HostManager:
     """The hosts as their agents report them, with the claims that selections have assumed.
 
@@ -46,6 +91,8 @@ class HostManager:
     each change. Messages may be lost, doubled or reordered.
 
     :param wanted: called without a lock, by the thread that consumed a message. It must not raise.
+    :ivar aggregates: all of them, also those without hosts.
+    :ivar counts: the numbers of messages and assumed claims, by outcome.
     """
 
     def __init__(
@@ -58,40 +105,45 @@ class HostManager:
         self._clock, self._reporter = clock, reporter.named(__name__)
         self._wanted, self._times = wanted, times
         self._lock = threading.Lock()
-        self._table = HostTable()
         self._settled_at: float | None = None
-        self._aggregates: tuple[Aggregate, ...] = ()
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The numbers of messages and assumed claims, by outcome."""
-        return self._table.counts
-
-    @property
-    def aggregates(self) -> Sequence[Aggregate]:
-        """All aggregates, also those without hosts."""
-        return self._aggregates
+        self.aggregates: Sequence[Aggregate] = ()
+        self.counts: Counter[str] = Counter()
+        self._hosts: dict[str, TrackedHost] = {}
+        self._states: Map[str, HostState] = Map()
+        # The same in order of names; None: it has to be sorted again.
+        self._ordered: dict[str, HostState] | None = {}
+        # The nodes that the database has.
+        self._expected: frozenset[str] = frozenset()
+        # When the next assumed claim is forgotten, on the monotonic clock.
+        self._next_end = float("inf")
+        self._versions = itertools.count(1)
+        self._assumed_on: dict[str, str] = {}
+        self._descriptions = Descriptions()
+        self._aggregates_of: Mapping[str, tuple[Aggregate, ...]] = {}
+        self._forced_down: frozenset[str] = frozenset()
+        self._released: frozenset[str] = frozenset()
 
     # -- readers ----------------------------------------------------------------------------------
 
     def get_all_host_states(self) -> Sequence[HostState]:
         """Return all hosts, also those that are down, in order of their names."""
         self._end_assumptions()
-        ordered = self._table.ordered
+        ordered = self._ordered
         if ordered is None:
             with self._lock:
-                ordered = self._table.order()
+                states = sorted(self._states.values(), key=_NAME)
+                ordered = self._ordered = {each.uuid: each for each in states}
         return tuple(ordered.values())
 
     def get_host_state(self, node_uuid: str) -> HostState | None:
         """Return one node as it is now, up or not; None: it is not known any more."""
         self._end_assumptions()
-        return self._table.states.get(node_uuid)
+        return self._states.get(node_uuid)
 
     def get_set_aside(self) -> Mapping[str, str]:
         """Return why messages of a node are set aside, by the name of its host."""
         with self._lock:
-            hosts = [host for host in self._table.hosts.values() if host.aside]
+            hosts = [host for host in self._hosts.values() if host.aside]
         return {host.name: "; ".join(host.aside.values()) for host in hosts}
 
     def replica_for(self, host_state: HostState, instance_uuid: str) -> NodeState:
@@ -104,15 +156,15 @@ class HostManager:
     @property
     def complete(self) -> bool:
         """Whether all hosts are known: see `begin`."""
-        table, settled_at = self._table, self._settled_at
+        settled_at = self._settled_at
         if settled_at is None:
             return False
-        if table.expected and all(uuid in table.states for uuid in table.expected):
+        if self._expected and all(uuid in self._states for uuid in self._expected):
             return True
         if self._clock.monotonic() < settled_at:
             return False
         with self._lock:
-            return all(host.state is not None or host.aside for host in table.hosts.values())
+            return all(host.state is not None or host.aside for host in self._hosts.values())
 
     # -- messages of agents -----------------------------------------------------------------------
 
@@ -120,45 +172,89 @@ class HostManager:
         """Use the report of an agent, unless it is older than the one in use. Correct whether the
         agent knows that its host is forced down.
         """
-        self._use_report(report, age=0.0)
+        self._report(report, age=0.0)
         with self._lock:
-            forced_down = self._table.forced_down_for(report)
+            forced_down = self._correction(report)
         if forced_down is not None:
             self._wanted(Wanted(host=report.node.host, forced_down=forced_down))
 
-    def _use_report(self, report: HostReport, age: float) -> None:
+    def _report(self, report: HostReport, age: float) -> None:
         """:param age: the time since the last message or heartbeat of the host, in seconds."""
-        seen = self._clock.monotonic() - age
-        node = report.node
-        self._consume(
-            node.host,
-            node.uuid,
-            seen,
-            lambda host: self._table.use_report(host, report, seen, self._times.down),
-        )
+        node, seen = report.node, self._clock.monotonic() - age
+        self._consume(node.host, node.uuid, seen, lambda host: self._use_report(host, report, seen))
+
+    def _use_report(self, host: TrackedHost, report: HostReport, seen: float) -> None:
+        if host.is_old(report) and not host.disproves(report, seen, self._times.down):
+            self.counts["old"] += 1
+            self._end(host, report.ended)
+            return
+        description = self._descriptions.find(report)
+        if description is None:
+            host.waits = True
+        else:
+            before, aggregates = host.digest, self._aggregates_of.get(report.node.host, ())
+            host.forced_down = report.node.host in self._forced_down
+            host.use(report, description, aggregates, next(self._versions))
+            self._descriptions.replace(before, report.digest, description)
+            self.counts["accepted"] += 1
+        self._end(host, report.ended)
+        host.reported(seen)
+
+    def _end(self, host: TrackedHost, ended: Collection[str]) -> None:
+        """Count claims that have ended no more."""
+        left = {uuid: each for uuid, each in host.assumed.items() if uuid not in ended}
+        if len(left) < len(host.assumed):
+            host.change(next(self._versions), assumed=left)
+
+    def _correction(self, report: HostReport) -> bool | None:
+        """Return what the agent has to record, because it has a database of its own, and reports
+        otherwise; None: nothing.
+        """
+        host, reported = report.node.host, report.service.forced_down
+        if report.node.uuid in self._expected:  # the agent reads the record itself
+            return None
+        if host in self._forced_down and not reported:
+            return True
+        return False if host in self._released and reported else None
 
     def change_instances(
         self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None = None
     ) -> None:
-        """Insert or replace instances of a host, remove one, or compare all with the agent's.
+        """Insert or replace instances of a host, remove one, or compare all with the agent's,
+        unless the message is old.
 
         :param instances: those of the message, unpacked; None: it has none.
         """
         seen = self._clock.monotonic()
-        self._consume(
-            message.host,
-            message.node_uuid,
-            seen,
-            lambda host: self._table.use_instances(host, message, instances, seen),
-        )
+
+        def use(host: TrackedHost) -> None:
+            after = copy(host.instances)
+            whole = isinstance(message, SyncInstanceInfo) and instances is not None
+            if whole and host.list_is_wrong(message.epoch):
+                after.restart()
+            if not after.use(message, instances):
+                self.counts["old"] += 1
+                return
+            same = after.entries is host.instances.entries and not host.assumed
+            if whole:
+                host.accept(INSTANCES)
+            granted = host.granted(message.epoch, message.revision, instances or ())
+            version = None if same else next(self._versions)
+            host.change(version, instances=after, assumed=granted)
+            host.saw(seen)
+            self.counts["accepted"] += 1
+
+        self._consume(message.host, message.node_uuid, seen, use)
 
     def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
         """Select a node no more, because a message of its agent cannot be used, until one of this
         kind can.
         """
         with self._lock:
-            now = self._clock.monotonic()
-            self._table.set_aside(host, node_uuid, kind, why[:MAX_WHY], now)
+            tracked = TrackedHost(host, self._clock.monotonic())
+            tracked = self._hosts.setdefault(node_uuid, tracked)
+            tracked.aside = {**tracked.aside, kind: why[:MAX_WHY]}
+            self._change(node_uuid, tracked)
 
     # -- assumed claims ---------------------------------------------------------------------------
 
@@ -169,8 +265,17 @@ class HostManager:
         :returns: the host with the claim. :raises NodeNotFound: the host is not known any more.
         """
         with self._lock:
+            host = self._hosts.get(node_uuid)
+            if host is None or host.state is None:
+                raise NodeNotFound(node=node_uuid, served=f"{len(self._states)} others")
             until = self._clock.monotonic() + self._times.assume
-            return self._table.assume(node_uuid, claim, here, until)
+            each = AssumedClaim(claim=claim, here=here, until=until)
+            host.change(next(self._versions), assumed={**host.assumed, claim.uuid: each})
+            self._assumed_on[claim.uuid] = node_uuid
+            self._publish(node_uuid, host, (claim.uuid,))
+            self._next_end = min(self._next_end, until)
+            self.counts["assumed"] += 1
+            return host.state
 
     def assumed_until(self, operation_ids: Iterable[str], at: float) -> None:
         """Set when assumed claims are forgotten: after the answer that names them.
@@ -181,12 +286,15 @@ class HostManager:
         """
         with self._lock:
             for uuid in operation_ids:
-                self._table.limit(uuid, at)
+                node_uuid = self._assumed_on.get(uuid)
+                if node_uuid is not None:
+                    self._hosts[node_uuid].limit(uuid, at)
+                    self._next_end = min(self._next_end, at)
 
     def forget_claim(self, operation_id: str) -> bool:
         """Forget an assumed claim. Return whether it was known."""
         with self._lock:
-            return self._table.forget(operation_id, "forgotten")
+            return self._forget(operation_id, "forgotten")
 
     def forget_owners(self, owners: Collection[str], kind: str) -> None:
         """Forget the assumed claims of these instances that are of this kind, except those that an
@@ -194,7 +302,37 @@ class HostManager:
         confirm them.
         """
         with self._lock:
-            self._table.forget_owners(owners, kind)
+            for uuid, each in self._assumed().items():
+                same = each.claim.owner_id in owners and each.claim.kind == kind
+                if same and each.granted_at is None:
+                    self._forget(uuid, "forgotten")
+
+    def _end_assumptions(self) -> None:
+        """Forget the assumed claims whose time has passed."""
+        now = self._clock.monotonic()
+        # Read without the lock: at worst, the next reader ends them.
+        if now < self._next_end:
+            return
+        with self._lock:
+            for uuid, each in self._assumed().items():
+                if each.until <= now:
+                    self._forget(uuid, "expired")
+            ends = (each.until for each in self._assumed().values())
+            self._next_end = min(ends, default=float("inf"))
+
+    def _assumed(self) -> dict[str, AssumedClaim]:
+        return {uuid: self._hosts[node].assumed[uuid] for uuid, node in self._assumed_on.items()}
+
+    def _forget(self, claim_uuid: str, why: str) -> bool:
+        """Forget an assumed claim. Return whether it was known. :param why: for `counts`."""
+        node_uuid = self._assumed_on.pop(claim_uuid, None)
+        if node_uuid is None:
+            return False
+        host = self._hosts[node_uuid]
+        left = {uuid: each for uuid, each in host.assumed.items() if uuid != claim_uuid}
+        self._change(node_uuid, host, next(self._versions), assumed=left)
+        self.counts[why] += 1
+        return True
 
     # -- the view as a whole ----------------------------------------------------------------------
 
@@ -216,12 +354,15 @@ class HostManager:
         :param nodes: their uuids.
         """
         with self._lock:
-            self._table.expect(nodes)
+            removed = self._expected.difference(nodes)
+            self._expected = frozenset(nodes)
+            for uuid in removed:
+                self._drop(uuid)
 
     def forget_node(self, node_uuid: str) -> None:
         """Drop a node from the view."""
         with self._lock:
-            self._table.drop(node_uuid)
+            self._drop(node_uuid)
 
     def start_host(self, report: HostReport, instances: Sequence[InstanceInfo], age: float) -> None:
         """Begin with the record of a host in a database, until its agent reports.
@@ -229,28 +370,42 @@ class HostManager:
         :param report: with its description.
         :param age: the time since the last heartbeat of the host, in seconds.
         """
-        self._use_report(report, age)
+        self._report(report, age)
         node, seen = report.node, self._clock.monotonic() - age
-        self._consume(
-            node.host,
-            node.uuid,
-            seen,
-            lambda host: self._table.start_instances(host, report.epoch, instances),
-        )
+
+        def start(host: TrackedHost) -> None:
+            known = copy(host.instances)
+            known.start(report.epoch, instances)
+            host.change(next(self._versions), instances=known)
+
+        self._consume(node.host, node.uuid, seen, start)
 
     def set_aggregates(self, aggregates: Iterable[Aggregate]) -> None:
         """Replace all aggregates."""
-        self._aggregates = aggregates = tuple(aggregates)
+        self.aggregates = tuple(aggregates)
+        by_host = dict[str, list[Aggregate]]()
+        for each in sorted(self.aggregates, key=lambda one: one.uuid):
+            for name in each.hosts:
+                by_host.setdefault(name, []).append(each)
         with self._lock:
-            self._table.set_aggregates(aggregates)
+            self._aggregates_of = {name: tuple(found) for name, found in by_host.items()}
+            for uuid, host in self._hosts.items():
+                found = self._aggregates_of.get(host.host, ())
+                if host.state is not None and host.state.aggregates != found:
+                    self._change(uuid, host, aggregates=found)
 
     def set_forced_down(self, hosts: Collection[str], released: Collection[str] = ()) -> None:
-        """Replace the service hosts that an operator has forced down.
+        """Replace the service hosts that an operator has forced down, whatever their agents report.
 
         :param released: the hosts with a record that they are not forced down.
         """
         with self._lock:
-            self._table.set_forced_down(hosts, released)
+            self._forced_down, self._released = frozenset(hosts), frozenset(released)
+            for uuid, host in self._hosts.items():
+                forced = host.host in self._forced_down
+                if host.forced_down is not forced:
+                    host.forced_down = forced
+                    self._change(uuid, host)
 
     def knows(self, host: str) -> bool:
         """Return whether a service host is in the view, up or not."""
@@ -268,41 +423,77 @@ class HostManager:
         """
         self._end_assumptions()
         with self._lock:
-            self._table.drop_silent(self._clock.monotonic() - FORGOTTEN_AFTER * self._times.down)
-            uuids = list(self._table.hosts)
+            limit = self._clock.monotonic() - FORGOTTEN_AFTER * self._times.down
+            silent = {uuid for uuid, host in self._hosts.items() if host.seen < limit}
+            for uuid in silent - self._expected:
+                self._drop(uuid)
+            uuids = list(self._hosts)
         for uuid in uuids:
             self._ask(uuid)
 
-    # -- both -------------------------------------------------------------------------------------
+    # -- all of them ------------------------------------------------------------------------------
 
     def _consume(
         self, sender: str, node_uuid: str, seen: float, use: Callable[[TrackedHost], None]
     ) -> None:
-        """Use a message, or set it aside if that is not possible. Then request missing messages."""
+        """Use a message of a host, which becomes known with it, or set it aside if that is not
+        possible. Then request missing messages.
+
+        :param use: raises before it has changed anything.
+        """
         why = ""
         with self._lock:
+            host = self._hosts.get(node_uuid) or TrackedHost(sender, seen)
+            had = host.assumed
             try:
-                self._table.change(sender, node_uuid, seen, use)
+                use(host)
+                self._hosts[node_uuid] = host
+                self._publish(node_uuid, host, had)
             # A sender may be of another version, or faulty. Other hosts must stay visible.
             except Exception as error:
-                self._table.counts["set_aside"] += 1
+                self.counts["set_aside"] += 1
                 why = f"{type(error).__name__}: {error}"
         if why:
             self._reporter.log("warning", f"a message of {sender} is set aside: {why}")
         self._ask(node_uuid)
 
-    def _end_assumptions(self) -> None:
-        now = self._clock.monotonic()
-        # Read without the lock: at worst, the next reader ends them.
-        if now >= self._table.next_end:
-            with self._lock:
-                self._table.forget_until(now)
-
     def _ask(self, node_uuid: str) -> None:
         """Request missing messages from the agent of a node."""
         with self._lock:
-            host = self._table.hosts.get(node_uuid)
+            host = self._hosts.get(node_uuid)
             wanted = None if host is None else wanted_of(host, self._clock.monotonic())
-            self._table.counts["asked"] += wanted is not None
+            self.counts["asked"] += wanted is not None
         if wanted is not None:
             self._wanted(wanted)
+
+    def _change(
+        self, node_uuid: str, host: TrackedHost, version: int | None = None, **parts: Any
+    ) -> None:
+        """Change a known host, see `TrackedHost.change`, and publish it."""
+        had = host.assumed
+        host.change(version, **parts)
+        self._publish(node_uuid, host, had)
+
+    def _publish(self, node_uuid: str, host: TrackedHost, had: Collection[str]) -> None:
+        """Publish a changed host to readers. :param had: claims that were assumed on it before."""
+        for uuid in had:
+            if uuid not in host.assumed and self._assumed_on.pop(uuid, None) is not None:
+                self.counts["confirmed"] += 1
+        if host.state is not None:
+            self._states = self._states.set(node_uuid, host.state)
+            before = None if self._ordered is None else self._ordered.get(node_uuid)
+            if before is None or self._ordered is None or _NAME(before) != _NAME(host.state):
+                self._ordered = None
+            else:
+                self._ordered[node_uuid] = host.state
+
+    def _drop(self, node_uuid: str) -> None:
+        host = self._hosts.pop(node_uuid, None)
+        if host is None:
+            return
+        for uuid in host.assumed:
+            self._assumed_on.pop(uuid, None)
+        self._descriptions.replace(host.digest, None, None)
+        if node_uuid in self._states:
+            self._states = self._states.delete(node_uuid)
+            self._ordered = None

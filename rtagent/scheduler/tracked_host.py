@@ -135,19 +135,23 @@ class TrackedHost:
 
     def change(
         self,
-        version: int,
+        version: int | None = None,
         *,
         instances: InstanceList | None = None,
         assumed: Mapping[str, AssumedClaim] | None = None,
         aggregates: tuple[Aggregate, ...] | None = None,
     ) -> None:
-        """Replace the instances, the assumed claims or the aggregates."""
+        """Replace the instances, the assumed claims or the aggregates.
+
+        :param version: None: it stays.
+        """
         instances = self.instances if instances is None else instances
         assumed = self.assumed if assumed is None else assumed
         if self._used is None or self.state is None:
             self.instances, self.assumed = instances, assumed
         else:
             found = self.state.aggregates if aggregates is None else aggregates
+            version = self.state.version if version is None else version
             self._put(self._used, instances, assumed, found, version)
 
     def reported(self, at: float) -> None:
