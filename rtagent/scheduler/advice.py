@@ -45,8 +45,7 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
         return Advice(room=0, undecided=placement.undecided)
     manager, filters = parts.manager, parts.filters
     hosts = manager.get_all_host_states()
-    alive_since = parts.clock.monotonic() - parts.options.service_down_time
-    counting = Counting(asked, filters, manager.replica_for, alive_since)
+    counting = Counting(asked, parts)
     request, by_uuid = counting.request, {host.uuid: host for host in hosts}
 
     def passing(fleet_host: JudgedHost, state: NodeState, fits: int) -> int:

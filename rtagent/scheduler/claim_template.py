@@ -17,7 +17,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Image, Instance, Limits, NumaLimits
 from rtagent.model.server import RequestSpec
 from rtagent.model.usage import Usage
-from rtagent.pci.requests import EXTRA_SPEC, DeviceRequest
+from rtagent.pci.requests import EXTRA_SPEC
 
 #: The owner in a template. No instance has this uuid, nor `OTHERS` and `SHARED` of a replica.
 NO_OWNER = "00000000-0000-0000-0000-000000000001"
@@ -85,7 +85,8 @@ def claim_template(spec: RequestSpec, page_sizes: tuple[int | None, ...] = ()) -
         extra_resource=spec.extra_resource,
     )
     sizes = page_sizes if kind == LIVE_MIGRATION else ()
-    required = requirements.from_request(build, Policy(), _no_devices)
+    # Each host defines its own aliases of devices.
+    required = requirements.from_request(build, Policy(), lambda *_: ())
     return ClaimTemplate(
         kind=kind,
         build=build,
@@ -125,11 +126,6 @@ def _is_plain(required: Requirements, build: BuildRequest) -> bool:
         instance.flavor.extra_specs.get(EXTRA_SPEC),
     )
     return not any(others)
-
-
-def _no_devices(*_: object) -> tuple[DeviceRequest, ...]:
-    # Each host defines its own aliases.
-    return ()
 
 
 def _digest(build: BuildRequest, kind: str, page_sizes: tuple[int | None, ...]) -> str:

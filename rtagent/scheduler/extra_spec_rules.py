@@ -56,12 +56,14 @@ def extra_spec_rule(key: str, written: str) -> Rule:
         return lambda value: value == written
     name, *operands = words
     if name in _NUMBERS:
-        return _compared(_NUMBERS[name], _number_of(key, name, operands))
+        compare, wanted = _NUMBERS[name], _number_of(key, name, operands)
+        return lambda value: compare(number(value), wanted)
     if name in _TEXTS:
-        return _compared_text(_TEXTS[name], _needed(key, name, operands)[0])
+        compare_texts, text = _TEXTS[name], _needed(key, name, operands)[0]
+        return lambda value: compare_texts(value, text)
     if name == "<all-in>":
-        wanted = _needed(key, name, operands)
-        return lambda value: all(word in value for word in wanted)
+        needed = _needed(key, name, operands)
+        return lambda value: all(word in value for word in needed)
     if name == "<or>":
         alternatives = frozenset(_alternatives(key, words))
         return lambda value: value in alternatives
@@ -74,14 +76,6 @@ def number(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a finite number")
     return value
-
-
-def _compared(compare: Callable[[float, float], bool], wanted: float) -> Rule:
-    return lambda value: compare(number(value), wanted)
-
-
-def _compared_text(compare: Callable[[str, str], bool], wanted: str) -> Rule:
-    return lambda value: compare(value, wanted)
 
 
 def _needed(key: str, name: str, operands: list[str]) -> list[str]:

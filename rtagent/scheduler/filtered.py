@@ -39,9 +39,11 @@ class Refusal(Value, frozen=True, kw_only=True):
     rejection: Rejection
 
     @property
-    def miss(self) -> Fraction | None:
-        """The largest missing part of what was requested; None: the filter has no numbers."""
-        return max((reason.miss for reason in self.rejection.reasons), default=None)
+    def miss(self) -> Fraction:
+        """The largest missing part of what was requested; 2, more than everything: the filter has
+        no numbers.
+        """
+        return max((reason.miss for reason in self.rejection.reasons), default=Fraction(2))
 
 
 class Full(Value, frozen=True, kw_only=True):
@@ -142,37 +144,24 @@ class Tally:
     def _count(self, name: str, host: HostState, rejection: Rejection) -> None:
         if not isinstance(rejection, Rejection):
             rejection = Rejection(f"{name} returned {rejection!r}: neither None nor a Rejection")
+        if len(rejection.message) > MAX_MESSAGE:
+            rejection = replace(rejection, message=f"{rejection.message[: MAX_MESSAGE - 3]}...")
         count = self.refused.get(name, 0)
         self.refused[name] = count + 1
         if self._limit is None or count < self._limit:
-            self.refusals.append(_refusal(name, host, rejection))
+            self.refusals.append(refusal_of(host, rejection, name))
         if rejection.reasons:
-            self._consider(_refusal(name, host, rejection))
+            self._consider(refusal_of(host, rejection, name))
 
     def _consider(self, refusal: Refusal) -> None:
         nearest = self.nearest
-        if nearest is None or nearest.filter != refusal.filter or _rank(refusal) < _rank(nearest):
-            self.nearest = refusal
+        if nearest is not None and nearest.filter == refusal.filter:
+            refusal = min(nearest, refusal, key=lambda each: (each.miss, each.uuid))
+        self.nearest = refusal
 
     def _failed(self, name: str, host: HostState, error: Exception) -> Rejection:
         self._defects.log(name, f"the host {host.host}, which is set aside", error)
         return Rejection(f"{name} cannot judge this host: {type(error).__name__}: {error}")
-
-
-def _rank(refusal: Refusal) -> tuple[Fraction, str]:
-    return refusal.miss or Fraction(0), refusal.uuid
-
-
-def _refusal(name: str, host: HostState, rejection: Rejection) -> Refusal:
-    if len(rejection.message) > MAX_MESSAGE:
-        rejection = replace(rejection, message=f"{rejection.message[: MAX_MESSAGE - 3]}...")
-    return Refusal(
-        host=host.host,
-        nodename=host.nodename,
-        uuid=host.uuid,
-        filter=name,
-        rejection=rejection,
-    )
 
 
 #: Among the names of filters, the one for hosts that the claim does not fit.
@@ -253,8 +242,7 @@ class Refusals:
         """Keep the nearer miss. A host that has reasons with numbers is nearer than one without."""
         if refusal is None:
             return
-        known = self._nearest
-        if known is None or _miss(refusal) <= _miss(known):
+        if self._nearest is None or refusal.miss <= self._nearest.miss:
             self._nearest = refusal
 
     def _sentence(self) -> str:
@@ -295,11 +283,6 @@ def full(host: HostState, plain: Usage) -> Full:
         capacity=host.capacity,
         plain=judged,
     )
-
-
-def _miss(refusal: Refusal) -> Fraction:
-    """Return the missing part; 2, more than everything, if there are no numbers."""
-    return Fraction(2) if refusal.miss is None else refusal.miss
 
 
 def missing_part(capacity: Capacity, plain: Usage) -> Fraction:

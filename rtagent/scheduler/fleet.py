@@ -159,27 +159,24 @@ class Counting:
     """Counts the room of one request on one host after the other.
 
     :ivar request: for filters. :ivar changing: the checks that builds may change.
-    :param alive_since: see `Request`. :param pause: called between decisions.
+    :param pause: called between decisions.
     :param member_of: the aggregates in which Placement searches.
     """
 
     def __init__(
         self,
         asked: Ask,
-        filters: HostFilters,
-        replica_for: ReplicaFor,
-        alive_since: float,
+        parts: Parts,
         pause: Callable[[], None] = nothing,
         member_of: Sequence[str] = (),
     ) -> None:
         """:raises InvalidRequest: the request itself is wrong."""
-        self._asked, self._filters, self._replica_for = asked, filters, replica_for
-        self._member_of = member_of
-        self._pause = pause
+        self._asked, self._filters, self._pause = asked, parts.filters, pause
+        self._replica_for, self._member_of = parts.manager.replica_for, member_of
         self.request = Request(
-            spec=asked.spec, instance_uuid=NO_OWNER, alive_since=alive_since, now=_TIME
+            spec=asked.spec, instance_uuid=NO_OWNER, alive_since=parts.alive_since, now=_TIME
         )
-        self.changing = filters.prepare(self.request).changing
+        self.changing = parts.filters.prepare(self.request).changing
         self._required = RequirementsOf(asked.template.build)
 
     def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:

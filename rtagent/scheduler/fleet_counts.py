@@ -258,7 +258,7 @@ class FleetCounts:
         others, if anything has changed that filters or the fit of a claim read; measured values
         alone do not count.
         """
-        alive_since = _alive_since(parts)
+        alive_since = parts.alive_since
         numbered, bases = list[_Numbered](), dict[str, tuple[object, int]]()
         for host in parts.manager.get_all_host_states():
             basis = (
@@ -342,22 +342,11 @@ class FleetCounts:
         placement = asked_of_placement(asked.ask, parts)
         if placement != asked.placement:
             asked.placement, asked.upto = placement, 0
-        return Counting(
-            asked.ask,
-            parts.filters,
-            parts.manager.replica_for,
-            _alive_since(parts),
-            self._pause,
-            asked.placement.member_of,
-        )
+        return Counting(asked.ask, parts, self._pause, asked.placement.member_of)
 
 
 def _number(host: _Numbered) -> int:
     return host[1]
-
-
-def _alive_since(parts: Parts) -> float:
-    return parts.clock.monotonic() - parts.options.service_down_time
 
 
 def _key(flavor: CatalogueFlavor) -> tuple[str, str]:

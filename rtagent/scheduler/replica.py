@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rtagent.errors import InvariantViolated
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import Claim, Unit
+from rtagent.model.claim import Claim
 from rtagent.model.derived import derived
 from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
@@ -79,7 +79,8 @@ def replica_for(replica: NodeState, info: InstanceInfo) -> NodeState:
     reuse = replica.policy.same_host_resize_reuse
     own = NOTHING if known or domain is None else domain.usage(replica.policy.numa)
     had = owner_usage(new, own, reuse=reuse).plus(replica.usage_of(info.uuid))
-    folded = replica.claims_of(info.uuid)
+    claims = (*new, *replica.claims_of(info.uuid))
+    owned = tuple(dict.fromkeys(claim.uuid for claim in claims))
     users = {each: domains[each] for each in (OTHERS, SHARED) if each in domains}
     users[OTHERS] = _without(replica, users[OTHERS], info)
     if domain is not None:
@@ -87,9 +88,9 @@ def replica_for(replica: NodeState, info: InstanceInfo) -> NodeState:
     after = replace(
         replica,
         claims=replica.claims.update({claim.uuid: claim for claim in new}),
-        owners=_with_owner(replica, info.uuid, [claim.uuid for claim in (*new, *folded)]),
+        owners=replica.owners.set(info.uuid, owned) if owned else replica.owners,
         domain_usages=domains.update(users),
-        units=_with_units(replica, claimed_units(new), info.uuid),
+        units=replica.units.update(dict.fromkeys(claimed_units(new), info.uuid)),
     )
     return replace(after, usage=_positive(replica.usage.minus(had)).plus(after.usage_of(info.uuid)))
 
@@ -171,17 +172,6 @@ def _without(replica: NodeState, others: DomainUsage, info: InstanceInfo) -> Dom
             namespaces=occupancy.namespaces - used - {unit.identifier for unit in units},
         ),
     )
-
-
-def _with_owner(
-    replica: NodeState, owner_id: str, claims: Iterable[str]
-) -> Map[str, tuple[str, ...]]:
-    uuids = tuple(dict.fromkeys(claims))
-    return replica.owners.set(owner_id, uuids) if uuids else replica.owners
-
-
-def _with_units(replica: NodeState, units: Iterable[Unit], owner_id: str) -> Map[Unit, str]:
-    return replica.units.update(dict.fromkeys(units, owner_id))
 
 
 def _positive(usage: Usage) -> Usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import os_traits
@@ -11,7 +11,6 @@ import os_traits
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.base import Value
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
-from rtagent.model.node import Aggregate
 from rtagent.model.owners import main_claims
 from rtagent.model.server import RequestSpec
 from rtagent.ports import Clock
@@ -66,23 +65,23 @@ class PlacementSearch:
     def __init__(
         self,
         port: PlacementPort,
-        options: SchedulerOptions,
+        parts: Parts,
         spec: RequestSpec,
         template: ClaimTemplate,
         hosts: Sequence[HostState],
-        aggregates: Sequence[Aggregate],
-        left: Callable[[], float],
+        late: float,
         answers: ExitStack,
     ) -> None:
         """Query nothing yet.
 
-        :param left: returns the seconds until a query is late.
+        :param late: when a query is late, on the monotonic clock.
         :param answers: the context of Placement's answers.
         :raises RtAgentError: as `candidates_query`.
         """
-        self._port, self._spec, self._options = port, spec, options
-        self._template, self._hosts, self._aggregates = template, hosts, aggregates
-        self._left, self._answers = left, answers
+        self._port, self._parts, self._spec = port, parts, spec
+        self._template, self._hosts = template, hosts
+        self._late, self._answers = late, answers
+        self._aggregates = parts.manager.aggregates
         self._by_host = dict[str, Sequence[Candidate]]()
         self._of_all = self._query(_only_host(spec, hosts))
         self.whole, self.version = False, ""
@@ -123,10 +122,12 @@ class PlacementSearch:
         return self._by_host.get(node_uuid, ())
 
     def _query(self, tree: str | None) -> Query:
-        return candidates_query(self._spec, self._template, self._options, self._aggregates, tree)
+        options = self._parts.options
+        return candidates_query(self._spec, self._template, options, self._aggregates, tree)
 
     def _ask(self, query: Query) -> Candidates:
-        asked = self._port.allocation_candidates(query, max(0.0, self._left()))
+        left = max(0.0, self._late - self._parts.clock.monotonic())
+        asked = self._port.allocation_candidates(query, left)
         answer = self._answers.enter_context(asked)
         self.version = answer.version
         return answer
@@ -200,6 +201,11 @@ class Parts(Value, frozen=True, kw_only=True):
     fits: Fits
     assuming: threading.Lock
 
+    @property
+    def alive_since(self) -> float:
+        """Hosts that were seen last before this time are down."""
+        return self.clock.monotonic() - self.options.service_down_time
+
 
 class SchedulingCall:
     """One call.
@@ -232,20 +238,13 @@ class SchedulingCall:
         self.placement: PlacementSearch | None = None
         if parts.placement is not None:
             self.placement = PlacementSearch(
-                parts.placement,
-                parts.options,
-                spec,
-                self.template,
-                hosts,
-                parts.manager.aggregates,
-                lambda: self._late - parts.clock.monotonic(),
-                answers,
+                parts.placement, parts, spec, self.template, hosts, self._late, answers
             )
             if needed is None or not self.placement.can_query_hosts(needed):
                 self.placement.query_all()
         # Placement may have taken long: other calls have claimed something since.
         self.hosts = parts.manager.get_all_host_states()
-        self.now, self._read_at = parts.clock.now(), parts.clock.monotonic()
+        self.now, self._alive_since = parts.clock.now(), parts.alive_since
         self.fit = parts.fits.of_request(self.template, parts.manager.replica_for, self.now)
         self._searched = self.placement if self.placement and self.placement.whole else None
         self._fit: Fit = self.fit
@@ -264,7 +263,7 @@ class SchedulingCall:
         request = Request(
             spec=self.spec,
             instance_uuid=instance_uuid,
-            alive_since=self._read_at - self.parts.options.service_down_time,
+            alive_since=self._alive_since,
             now=self.now,
             placement=self._searched is not None,
             fit=self._fit,

@@ -24,7 +24,7 @@ from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.fleet import ask
 from rtagent.scheduler.fleet_counts import Pace
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.ports import PlacementPort, Written
+from rtagent.scheduler.ports import PlacementPort
 from rtagent.scheduler.replica import OTHERS, SHARED
 from rtagent.scheduler.scheduling_call import Parts, SchedulingCall, TooManyQueries
 from rtagent.scheduler.selecting import Selecting, new_uuid
@@ -127,7 +127,9 @@ class Scheduler:
                     selecting = Selecting(call, writes=claim)
                     selected = selecting.select(alternates=alternates)
         except BaseException as error:
-            self._failed(received, selecting, error)
+            if selecting is not None:
+                self._undo(selecting)
+            self._decided(received, selecting, error=error)
             raise
         finally:
             self.selecting.discard(received)
@@ -226,30 +228,20 @@ class Scheduler:
             )
         )
 
-    def _failed(
-        self, received: _Received, selecting: Selecting | None, error: BaseException
-    ) -> None:
-        if selecting is not None:
-            self._undo(selecting)
-        self._decided(received, selecting, error=error)
-
     def _undo(self, selecting: Selecting) -> None:
         for operation_id in selecting.assumed:
             self.parts.manager.forget_claim(operation_id)
         for written in selecting.written:
-            self._unwrite(written)
-
-    def _unwrite(self, written: Written) -> None:
-        placement = self.parts.placement
-        assert placement is not None, "it has written them"
-        try:
-            placement.undo(written)
-        except PlacementError as error:
-            self._reporter.log(
-                "error",
-                f"the allocations of {written.consumer_uuid}, for which no host was selected,"
-                f" remain in Placement: {error.message}",
-            )
+            placement = self.parts.placement
+            assert placement is not None, "it has written them"
+            try:
+                placement.undo(written)
+            except PlacementError as error:
+                self._reporter.log(
+                    "error",
+                    f"the allocations of {written.consumer_uuid}, for which no host was selected,"
+                    f" remain in Placement: {error.message}",
+                )
 
 
 def _message(error: BaseException) -> str:

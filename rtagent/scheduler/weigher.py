@@ -42,8 +42,10 @@ class Weigher:
 
     @property
     def multiplier(self) -> float:
-        """The multiplier by the option, for hosts whose aggregates do not override it."""
-        return self.sign * _by_option(self.options, self.multiplier_key)
+        """The multiplier by the option, for hosts whose aggregates do not override it. 1: there is
+        no such option.
+        """
+        return self.sign * float(getattr(self.options, self.multiplier_key or "", 1.0))
 
     def multiplier_of(self, host: HostState) -> float:
         """Return the multiplier for one host. 0 for all hosts: nothing is weighed.
@@ -66,13 +68,6 @@ class Weigher:
         :return: None: by the request or the options, not by the hosts, all weights are equal.
         """
         raise NotImplementedError
-
-
-def _by_option(options: FilterOptions, key: str | None) -> float:
-    """Return the multiplier that the option sets. :param key: None, or an unknown one: 1."""
-    if key is None:
-        return 1.0
-    return float(getattr(options, key, 1.0))
 
 
 def _by_aggregates(host: HostState, key: str | None) -> float | None:

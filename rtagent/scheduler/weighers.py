@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.model.host_report import InstanceInfo
@@ -211,6 +210,4 @@ class MetricsWeigher(Weigher):
                 raise LookupError(f"the host has no metric {name}, which is required")
             elif ratio and self.multiplier_of(host):
                 return metrics.weight_of_unavailable
-        if not math.isfinite(weight):
-            raise ValueError(f"the sum of the host's metrics is {weight}")
         return weight

@@ -66,7 +66,7 @@ class WeighedHosts:
             makes no difference to other hosts.
         """
         self._request = request or self._request
-        position = self._position(host.uuid)
+        position = self._by_uuid[host.uuid]
         before, self._hosts[position] = self._hosts[position], host
         if host.nodename != before.nodename:
             self._hosts = _by_name(self._hosts)
@@ -88,7 +88,7 @@ class WeighedHosts:
 
     def remove(self, uuid: str) -> None:
         """Remove a host, for example one that does not fit another instance."""
-        position = self._position(uuid)
+        position = self._by_uuid[uuid]
         del self._hosts[position]
         self._positions = None
         if self.set_aside or any(each.overridden for each in self._columns):
@@ -205,10 +205,6 @@ class WeighedHosts:
     def _place(self, host: HostState) -> int:
         """Return the position of a host, of which only few are asked for."""
         return bisect_left(self._hosts, _UNIQUE_NAME(host), key=_UNIQUE_NAME)
-
-    def _position(self, uuid: str) -> int:
-        """:raises KeyError: there is no such host."""
-        return self._by_uuid[uuid]
 
     @property
     def _by_uuid(self) -> dict[str, int]:

@@ -31,36 +31,23 @@ class ComputeFilter(Filter):
         alive_since = request.alive_since
 
         def check(host: HostState) -> Rejection | None:
-            service = host.service
-            if (
-                host.up
-                and host.seen >= alive_since
-                and not service.disabled
-                and not service.forced_down
-                and service.draining is None
-            ):
+            service, late = host.service, alive_since - host.seen
+            if service.disabled:
+                reason = service.disabled_reason
+                return Rejection(f"its service is disabled{f': {reason}' if reason else ''}")
+            if service.forced_down:
+                return Rejection("its service is forced down")
+            if service.draining is not None:
+                reason = service.draining
+                return Rejection(f"it is being drained{f': {reason}' if reason else ''}")
+            if late > 0:
+                when = f"{late:.1f} s before the oldest that counts"
+                return Rejection(f"its agent is down: its last report came {when}")
+            if host.up:
                 return None
-            return _rejection(host, alive_since)
+            return Rejection(f"its agent grants no claims: {host.why_not or 'it does not say why'}")
 
         return check
-
-
-def _rejection(host: HostState, alive_since: float) -> Rejection:
-    service = host.service
-    if service.disabled:
-        reason = service.disabled_reason
-        return Rejection(f"its service is disabled{f': {reason}' if reason else ''}")
-    if service.forced_down:
-        return Rejection("its service is forced down")
-    if service.draining is not None:
-        reason = service.draining
-        return Rejection(f"it is being drained{f': {reason}' if reason else ''}")
-    if host.seen < alive_since:
-        late = alive_since - host.seen
-        return Rejection(
-            f"its agent is down: its last report came {late:.1f} s before the oldest that counts"
-        )
-    return Rejection(f"its agent grants no claims: {host.why_not or 'it does not say why'}")
 
 
 class MetricsFilter(Filter):
@@ -93,21 +80,14 @@ class IsolatedHostsFilter(Filter):
             return lambda host: None if host.host in hosts else other
         if not hosts or not options.restrict_isolated_hosts_to_isolated_images:
             return None
-
-        def check(host: HostState) -> Rejection | None:
-            if host.host in hosts:
-                return Rejection(
-                    "the host is isolated, and the image is not one of isolated_images"
-                )
-            return None
-
-        return check
+        other = Rejection("the host is isolated, and the image is not one of isolated_images")
+        return lambda host: other if host.host in hosts else None
 
 
 class _LimitFilter(Filter):
     """Refuse a host that has as many of something as allowed, or more.
 
-    :ivar key: in the metadata of aggregates, as the option is called.
+    :ivar key: the option, and the key in the metadata of aggregates.
     :ivar field: of the host, with the number. :ivar counts_guests: every guest adds to it, also one
         that only runs.
     :ivar what: the number counts. :ivar by_aggregates: the metadata of the host's aggregates come
@@ -121,14 +101,10 @@ class _LimitFilter(Filter):
     counts_guests: ClassVar[bool] = True
     by_aggregates: ClassVar[bool] = False
 
-    @property
-    def limit(self) -> int:
-        """The limit by the option."""
-        raise NotImplementedError
-
     def limit_on(self, host: HostState) -> int | Rejection:
         """The limit of a host."""
-        return limit_of(host, self.key, self.limit) if self.by_aggregates else self.limit
+        limit: int = getattr(self.options, self.key)
+        return limit_of(host, self.key, limit) if self.by_aggregates else limit
 
     def prepare(self, request: Request) -> Check | None:
         """Judge every request."""
@@ -159,11 +135,6 @@ class NumInstancesFilter(_LimitFilter):
 
     key, field, what = "max_instances_per_host", "num_instances", "instances"
 
-    @property
-    def limit(self) -> int:
-        """``max_instances_per_host``."""
-        return self.options.max_instances_per_host
-
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
     """As NumInstancesFilter; the metadata of the host's aggregates come before the option."""
@@ -176,11 +147,6 @@ class IoOpsFilter(_LimitFilter):
 
     key, field, what = "max_io_ops_per_host", "num_io_ops", "instances that do much I/O"
     counts_guests = False
-
-    @property
-    def limit(self) -> int:
-        """``max_io_ops_per_host``."""
-        return self.options.max_io_ops_per_host
 
 
 class AggregateIoOpsFilter(IoOpsFilter):
