@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from operator import attrgetter
 from typing import Any
+from weakref import WeakValueDictionary
 
 from immutables import Map
 
@@ -45,40 +46,6 @@ class Times(Value, frozen=True, kw_only=True):
 
 #: With the default options.
 TIMES = Times()
-
-
-class Descriptions:
-    """Descriptions by digest, as long as a host has them. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, HostDescription] = {}
-        self._users: Counter[str] = Counter()
-
-    def find(self, report: HostReport) -> HostDescription | None:
-        """Return the description of a report; None: it is not known.
-
-        :raises InvalidRequest: the report's own description has another digest. Other hosts could
-            get it.
-        """
-        known = self._known.get(report.digest)
-        if known is not None or report.description is None:
-            return known
-        digest = digest_of(report.description)
-        if digest != report.digest:
-            raise InvalidRequest.at("update_host_state", "$.report.digest", f"must be {digest}")
-        return report.description
-
-    def replace(
-        self, before: str | None, after: str | None, description: HostDescription | None
-    ) -> None:
-        """Note that a host has another description. :param before: its digest, or None."""
-        if after is not None and description is not None:
-            self._users[after] += 1
-            self._known[after] = description
-        if before is not None:
-            self._users[before] -= 1
-            if not self._users[before]:
-                del self._users[before], self._known[before]
 
 
 _NAME = attrgetter("nodename", "uuid")
@@ -118,7 +85,8 @@ class HostManager:
         self._next_end = float("inf")
         self._versions = itertools.count(1)
         self._assumed_on: dict[str, str] = {}
-        self._descriptions = Descriptions()
+        # Descriptions by digest, as long as a host has them.
+        self._descriptions = WeakValueDictionary[str, HostDescription]()
         self._aggregates_of: Mapping[str, tuple[Aggregate, ...]] = {}
         self._forced_down: frozenset[str] = frozenset()
         self._released: frozenset[str] = frozenset()
@@ -188,17 +156,31 @@ class HostManager:
             self.counts["old"] += 1
             self._end(host, report.ended)
             return
-        description = self._descriptions.find(report)
+        description = self._description_of(report)
         if description is None:
             host.waits = True
         else:
-            before, aggregates = host.digest, self._aggregates_of.get(report.node.host, ())
+            aggregates = self._aggregates_of.get(report.node.host, ())
             host.forced_down = report.node.host in self._forced_down
             host.use(report, description, aggregates, next(self._versions))
-            self._descriptions.replace(before, report.digest, description)
+            self._descriptions[report.digest] = description
             self.counts["accepted"] += 1
         self._end(host, report.ended)
         host.reported(seen)
+
+    def _description_of(self, report: HostReport) -> HostDescription | None:
+        """Return the description of a report; None: it is not known.
+
+        :raises InvalidRequest: the report's own description has another digest. Other hosts could
+            get it.
+        """
+        known = self._descriptions.get(report.digest)
+        if known is not None or report.description is None:
+            return known
+        digest = digest_of(report.description)
+        if digest != report.digest:
+            raise InvalidRequest.at("update_host_state", "$.report.digest", f"must be {digest}")
+        return report.description
 
     def _end(self, host: TrackedHost, ended: Collection[str]) -> None:
         """Count claims that have ended no more."""
@@ -493,7 +475,6 @@ class HostManager:
             return
         for uuid in host.assumed:
             self._assumed_on.pop(uuid, None)
-        self._descriptions.replace(host.digest, None, None)
         if node_uuid in self._states:
             self._states = self._states.delete(node_uuid)
             self._ordered = None

@@ -23,11 +23,13 @@ class UsedReport(Value, frozen=True, kw_only=True):
     """The report in use.
 
     :ivar report: without the parts that are elsewhere: description, usage, claims.
+    :ivar description: all hosts with an equal one have this object.
     :ivar replica: without assumed claims.
     :ivar claims: the uuids of the claims that the replica counts.
     """
 
     report: HostReport
+    description: HostDescription
     replica: NodeState
     claims: frozenset[str]
 
@@ -66,11 +68,6 @@ class TrackedHost:
     def name(self) -> str:
         """The service's host, as the last report has it."""
         return self.host if self.state is None else self.state.host
-
-    @property
-    def digest(self) -> str | None:
-        """The digest of the description in use, or None."""
-        return None if self._used is None else self._used.report.digest
 
     @property
     def lacks_instances(self) -> bool:
@@ -127,6 +124,7 @@ class TrackedHost:
             replica, claims, version = before.replica, before.claims, self.state.version
         used = UsedReport(
             report=replace(report, description=None, usage=HostUsage(), claims=()),
+            description=description,
             replica=replica,
             claims=claims,
         )

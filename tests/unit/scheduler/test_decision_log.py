@@ -9,14 +9,11 @@ from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.decision_log import (
     KEPT,
     MAX_INSTANCES,
-    Decision,
-    DecisionLog,
-    LoggedDecision,
 )
 from rtagent.scheduler.errors import DecisionNotFound, NoValidHost
 from rtagent.scheduler.filtered import KEPT as KEPT_REFUSALS
 from tests.support.host_states import host_state
-from tests.support.hosts import NOON, PINNED, PINNING, host, uid
+from tests.support.hosts import PINNED, PINNING, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec
 
 
@@ -157,35 +154,21 @@ def test_decisions_are_logged_with_their_reasons_newest_first():
     assert made.hosts == 3
 
 
-def test_the_log_of_large_requests_is_bounded():
-    log = DecisionLog()
-
-    def decision(instances):
-        logged = LoggedDecision(
-            uuid=uid(),
-            at=NOON,
-            purpose="build",
-            flavor="f",
-            instances=instances,
-            seconds=0.0,
-            hosts=1,
-            refused={},
-        )
-        return Decision(logged=logged, instance_uuids=())
-
-    for instances in (1, *[1000] * (MAX_INSTANCES // 1000)):
-        log.add(decision(instances))
-    assert [each.instances for each in log.newest_first()] == [1000] * (MAX_INSTANCES // 1000)
-    log.add(decision(MAX_INSTANCES + 1))  # the last one is shown in any case
-    assert len(log.newest_first()) == 1
-
-
-def test_the_log_is_bounded():
+def test_the_log_is_bounded_by_its_decisions_and_their_instances():
     chooser = scheduler(HostsInMemory([]))
-    for _ in range(KEPT + 1):
+
+    def decide(instances):
         with pytest.raises(NoValidHost, match="no host is known"):
-            chooser.select_destinations(spec(), [uid()])
+            chooser.select_destinations(spec(), [uid() for _ in range(instances)])
+
+    for _ in range(KEPT + 1):
+        decide(1)
     assert len(chooser.decisions()) == KEPT
+    for _ in range(MAX_INSTANCES // 1000):
+        decide(1000)
+    assert [each.instances for each in chooser.decisions()] == [1000] * (MAX_INSTANCES // 1000)
+    decide(MAX_INSTANCES + 1)  # the last one is shown in any case
+    assert len(chooser.decisions()) == 1
 
 
 def test_what_is_kept_of_refusals_is_bounded_and_the_others_are_counted():

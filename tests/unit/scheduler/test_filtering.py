@@ -46,22 +46,30 @@ class Refusing(Filter):
         return Rejection(f"misses {missing}", (reason,))
 
 
-class Broken(Filter):
-    """Raises for one host, or for every request."""
+class Third(Filter):
+    """A filter of others. :ivar error: of each request. :ivar check: that it prepares."""
 
-    def __init__(self, *, request: bool = False) -> None:
+    def __init__(self, check: Check, error: Exception | None = None) -> None:
         super().__init__(OPTIONS)
-        self._request = request
+        self.check, self.error = check, error
 
     def prepare(self, request: Request) -> Check | None:
-        if self._request:
-            raise KeyError("no such thing")
-        return self._check
+        if self.error is not None:
+            raise self.error
+        return self.check
 
-    def _check(self, host: HostState) -> Rejection | None:
-        if host.host == "cn2":
-            raise ZeroDivisionError("by zero")
-        return None
+
+def _broken(host: HostState) -> Rejection | None:
+    if host.host == "cn2":
+        raise ZeroDivisionError("by zero")
+    return None
+
+
+BROKEN = Third(_broken)
+
+
+def _filtered(filter_):
+    return HostFilters([filter_], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
 
 
 def _names(hosts):
@@ -121,47 +129,36 @@ def test_the_nearest_miss_is_of_the_last_filter_with_numbers(near):
 
 
 def test_a_filter_that_fails_refuses_that_host_only():
-    filters = HostFilters([Broken()], OPTIONS)
-    filtered = filters.get_filtered_hosts(HOSTS, scheduler_request())
+    filtered = _filtered(BROKEN)
     assert len(filtered.hosts) == 7
     (refusal,) = filtered.refusals
     assert refusal.host == "cn2"
-    assert refusal.rejection.message == (
-        "Broken cannot judge this host: ZeroDivisionError: by zero"
-    )
+    assert refusal.rejection.message == "Third cannot judge this host: ZeroDivisionError: by zero"
 
 
 def test_an_error_of_a_filter_is_logged_once(caplog):
-    filters = HostFilters([Broken()], OPTIONS)
+    filters = HostFilters([BROKEN], OPTIONS)
     for _ in range(3):
         filters.get_filtered_hosts(HOSTS, scheduler_request())
     assert [record.getMessage() for record in caplog.records] == [
-        "The filter Broken cannot judge the host cn2, which is set aside"
+        "The filter Third cannot judge the host cn2, which is set aside"
     ]
 
 
 def test_a_filter_that_cannot_judge_the_request_refuses_every_host():
-    filters = HostFilters([Broken(request=True)], OPTIONS)
-    filtered = filters.get_filtered_hosts(HOSTS, scheduler_request())
+    filtered = _filtered(Third(lambda host: None, KeyError("no such thing")))
     assert filtered.hosts == []
     assert "it cannot judge the request: KeyError" in filtered.refusals[0].rejection.message
 
 
 def test_a_filter_may_refuse_the_request_itself():
-    class Strict(Filter):
-        def prepare(self, request: Request) -> Check | None:
-            raise invalid(".flavor.name", "must be another")
-
+    error = invalid(".flavor.name", "must be another")
     with pytest.raises(InvalidRequest, match=r"\$\.request_spec\.flavor\.name: must be another"):
-        HostFilters([Strict(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
+        _filtered(Third(lambda host: None, error))
 
 
 def test_a_long_reason_is_cut():
-    class Wordy(Filter):
-        def prepare(self, request: Request) -> Check | None:
-            return lambda host: Rejection("x" * 100_000)
-
-    filtered = HostFilters([Wordy(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
+    filtered = _filtered(Third(lambda host: Rejection("x" * 100_000)))
     assert filtered.refusals[0].rejection.message == "x" * (MAX_MESSAGE - 3) + "..."
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
@@ -114,34 +115,25 @@ def test_calls_at_the_same_time_assume_no_cpu_twice():
     for agent in agents:
         deliver(manager, *agent.answer())
     chooser = scheduler(manager, filters=["NUMATopologyFilter"])
-    selected, refused = [], []
 
-    def select() -> None:
-        for _ in range(4):
-            try:
-                selected.extend(
-                    chooser.select_destinations(spec(2, 100, 0, extra_specs=PINNED), [uid()])
-                )
-            except NoValidHost:
-                refused.append(1)
+    def select(_: int) -> bool:
+        with suppress(NoValidHost):
+            chooser.select_destinations(spec(2, 100, 0, extra_specs=PINNED), [uid()])
+            return True
+        return False
 
-    threads = [threading.Thread(target=select) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(selected), len(refused)) == (12, 12)  # three pairs of CPUs on each host
+    with ThreadPoolExecutor(6) as threads:
+        selected = list(threads.map(select, range(24)))
+    assert selected.count(True) == 12  # three pairs of CPUs on each host
     for state in manager.get_all_host_states():
         assert len(state.replica.usage.numa.pinned) == 6
         assert set(state.replica.usage.numa.pinned.values()) == {1}
 
 
 def test_the_request_of_an_instances_claim():
-    image = ImageRequest(id="i", min_ram=1, properties={"hw_cpu_policy": "shared"})
-    template = claim_template(
-        spec(project_id="p", user_id="u", os_type="linux", is_bfv=True, image=image)
-    )
-    owner = uid()
+    image, owner = ImageRequest(properties={"hw_cpu_policy": "shared"}), uid()
+    asked = spec(project_id="p", user_id="u", os_type="linux", is_bfv=True, image=image)
+    template = claim_template(asked)
     instance = template.build_request(owner).instance
     assert (instance.uuid, instance.project_id, instance.user_id) == (owner, "p", "u")
     assert (instance.os_type, instance.is_volume_backed) == ("linux", True)

@@ -137,6 +137,13 @@ def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manag
     assert view.host(agent).vcpus_used == 1
 
 
+def test_equal_descriptions_are_shared(view, manager):
+    for name in ("cn1", "cn2"):
+        reported(view, name)
+    one, two = manager.get_all_host_states()
+    assert one.replica.topology is two.replica.topology
+
+
 def test_description_with_another_digest_is_set_aside(view, manager):
     agent = reported(view)
     liar = ReportingAgent("cn2", host(reserved_cpus=4))

@@ -88,6 +88,12 @@ INSTANCES = (
 )
 
 
+ADDITIONAL = {
+    **{"suffix": "", "resource_class": "CUSTOM_A", "allocation_ratio": "1"},
+    **dict.fromkeys(("total", "reserved", "min_unit", "max_unit", "step_size"), 1),
+}
+
+
 def sent_pool(identifiers=()):
     return {"provider": "", "resource_class": "VGPU", "identifiers": list(identifiers)}
 
@@ -145,24 +151,25 @@ def wrong(document, path):
 @pytest.mark.parametrize("part", ["report", "description", "instances"])
 def test_each_wrong_field_is_refused_at_its_path(part):
     whole = sent(report_document(REPORT))
-    document = {
-        "report": whole,
-        "description": unpacked(whole["description"]),
-        "instances": unpacked(instances_text(INSTANCES)),
+    document, read, at = {
+        "report": (whole, report_from, "$.report"),
+        "description": (
+            unpacked(whole["description"]),
+            lambda bad: report_from({**whole, "description": packed(bad)}),
+            "$.report.description",
+        ),
+        "instances": (
+            unpacked(instances_text(INSTANCES)),
+            lambda bad: instances_from("m", packed(bad)),
+            "$.instances",
+        ),
     }[part]
-    at = {"report": "$.report", "description": "$.report.description", "instances": "$.instances"}
     for path in places(document):
-        bad = broken(document, path, wrong(document, path))
         with pytest.raises(InvalidRequest) as refused:
-            if part == "instances":
-                instances_from("m", packed(bad))
-            elif part == "report":
-                report_from(bad)
-            else:
-                report_from({**whole, "description": packed(bad)})
+            read(broken(document, path, wrong(document, path)))
         error = refused.value.kwargs["errors"][0]
         named = [key for key in path if isinstance(key, str) and key.isidentifier()]
-        assert error["path"].startswith(at[part]), (path, error)
+        assert error["path"].startswith(at), (path, error)
         assert not named or any(key in error["path"] for key in named[-2:]), (path, error)
 
 
@@ -188,6 +195,7 @@ def test_a_missing_or_an_unknown_field_is_refused(where):
     [
         (("policy", "cpu_allocation_ratio"), "NaN"),
         (("policy", "ram_allocation_ratio"), "0"),
+        (("policy", "placement", "additional"), [{**ADDITIONAL, "step_size": 0}]),
         (("topology", "cells", 0, "pages"), {"0": 5}),
         (("topology", "memory_mb"), 2**64),
         (("topology", "hypervisor_type"), "\0"),

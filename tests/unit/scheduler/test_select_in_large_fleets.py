@@ -265,6 +265,21 @@ def test_instances_are_selected_again_when_all_hosts_are_queried():
     assert len(fleet.hosts.assumed) == 2
 
 
+class KeepingPlacement(QueriedPlacement):
+    """Placement, which is away when allocations are to be undone."""
+
+    def undo(self, written):
+        raise PlacementUnavailable("down for maintenance")
+
+
+def test_a_selection_fails_with_its_own_error_if_its_allocations_cannot_be_undone():
+    fleet = Fleet(1)
+    fleet.placement = KeepingPlacement(fleet.uuids)
+    with pytest.raises(NoValidHost):
+        fleet.select(spec(1, 9 * 1024), instances=2)
+    assert fleet.hosts.assumed == {}
+
+
 #: Selections at the same time: more than three hosts take.
 CALLERS = 14
 
