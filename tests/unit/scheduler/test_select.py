@@ -142,14 +142,6 @@ def test_instances_that_cannot_be_selected_for(uuids, purpose, message):
     assert refused.value.kwargs["errors"][0]["path"] == "$.instance_uuids"
 
 
-def test_a_forgotten_claim_frees_what_it_took():
-    hosts = two_hosts()
-    [found] = scheduler(hosts).select_destinations(spec(8, 16 * 1024), [uid()])
-    scheduler(hosts).forget_claim(found.selected.operation_id)
-    [again] = scheduler(hosts).select_destinations(spec(8, 16 * 1024), [uid()])
-    assert again.selected.host == "cn2"
-
-
 def in_group(policy: str, *members: str, hosts: tuple[str, ...] = ()) -> RequestSpec:
     return spec(instance_group=InstanceGroup(policy=policy, members=members, hosts=hosts))
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.server import Destination
 from rtagent.placement.shared_requests import SharedRequests
-from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
+from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.ports import Candidates, Written
 from rtagent.scheduler.scheduling_call import FEW, MANY
 from tests.servers.daemon import PATIENCE, wait_until
@@ -179,15 +179,6 @@ def test_hosts_that_placement_judges_are_queried_together(change):
     assert fleet.queried == [ALL]
 
 
-def test_an_explanation_judges_all_hosts():
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[1:]
-    found = fleet.scheduler().explain(spec())
-    assert fleet.queried == [ALL]
-    [refused] = [each for each in found.hosts if each.rank is None]
-    assert (refused.host, refused.objections[0].filter) == ("cn0", "placement")
-
-
 def test_a_full_host_is_not_queried():
     fleet = Fleet()
     pinned = spec(extra_specs={"hw:cpu_policy": "dedicated"})
@@ -221,16 +212,6 @@ def test_each_query_is_sent_while_there_is_time_for_its_answer():
     fleet.placement.seconds = 6.0
     assert fleet.select() == [3]
     assert fleet.placement.timeouts == [15, 9, 3, 0]
-
-
-def test_the_query_of_all_hosts_has_no_time_of_its_own():
-    fleet = Fleet()
-    fleet.placement.having = fleet.uuids[-1:]
-    fleet.placement.seconds = 3.5
-    with pytest.raises(SchedulingTimedOut):
-        fleet.select()
-    assert fleet.queried == [*range(FEW), ALL]
-    assert fleet.placement.written == []
 
 
 def take(fleet, number):
@@ -295,7 +276,7 @@ class SharedPlacement(QueriedPlacement):
         return self.shared.answer(query, query, timeout)
 
     def _ask(self, queries):
-        wait_until(lambda: self.queries or self.shared.waiting == CALLERS - 1)
+        wait_until(lambda: bool(self.queries) or self.shared.waiting == CALLERS - 1)
         with super().allocation_candidates(queries[0], 0) as found:
             return found
 

@@ -13,12 +13,10 @@ from rtagent.scheduler.filter import Request
 from rtagent.scheduler.filters.hosts import (
     AggregateIoOpsFilter,
     AggregateNumInstancesFilter,
-    AllHostsFilter,
     ComputeFilter,
     IsolatedHostsFilter,
     MetricsFilter,
     NUMATopologyFilter,
-    NumInstancesFilter,
     PciPassthroughFilter,
 )
 from rtagent.scheduler.fits import Fits
@@ -26,13 +24,6 @@ from tests.support.device_states import device_host
 from tests.support.host_states import SEEN, aggregate, host_state
 from tests.support.hosts import NOON, PINNED, host, uid
 from tests.support.scheduling import passes, scheduler_request, spec, why_not
-
-
-def test_filters_without_a_reason_pass():
-    disabled = host_state(service=ServiceState(disabled=True))
-    assert passes(AllHostsFilter, disabled, scheduler_request())
-    for kind in (ComputeFilter, MetricsFilter, IsolatedHostsFilter):
-        assert passes(kind, host_state(), scheduler_request(image_id=IMAGE))
 
 
 @pytest.mark.parametrize(
@@ -83,13 +74,6 @@ def test_a_value_that_is_no_whole_number_sets_the_host_aside(kind, names, value)
     host = host_state(aggregates=aggregates, **{field: 0})
     refused = why_not(kind, host, scheduler_request())
     assert refused == f"{option} of its aggregate bad is not a whole number"
-
-
-def test_a_rejection_has_both_numbers():
-    host = host_state(num_instances=50)
-    assert why_not(NumInstancesFilter, host, scheduler_request()) == (
-        "it has 50 instances, of 50 at most"
-    )
 
 
 IMAGE = "the-image"
