@@ -14,7 +14,7 @@ from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
 from rtagent.model.request import Limits
 from rtagent.model.server import Selection, Selections
-from rtagent.scheduler.comparison import Comparison
+from rtagent.scheduler.decision_log import Comparison
 from rtagent.scheduler.filter import Rejection, Request, Verdict
 from rtagent.scheduler.filtered import FIT, NO_CANDIDATE, PLACEMENT, Refusals
 from rtagent.scheduler.fits import owned

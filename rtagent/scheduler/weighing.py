@@ -23,7 +23,7 @@ from random import Random
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.model.base import Value
 from rtagent.scheduler import plugins
-from rtagent.scheduler.comparison import Comparison, Contender
+from rtagent.scheduler.decision_log import Comparison, Contender
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.weigher import Weigher

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rtagent.api import scheduler_decisions
-from rtagent.scheduler.comparison import Comparison, Contender
 from rtagent.scheduler.decision_log import (
     KEPT,
     MAX_INSTANCES,
+    Comparison,
+    Contender,
 )
 from rtagent.scheduler.errors import DecisionNotFound, NoValidHost
 from rtagent.scheduler.filtered import KEPT as KEPT_REFUSALS
