@@ -32,7 +32,7 @@ from rtagent.scheduler.ports import (
     PlacementPort,
     Written,
 )
-from rtagent.scheduler.targets import joining, member_hosts
+from rtagent.scheduler.targets import joining, member_hosts, only_named
 from rtagent.scheduler.weighing import HostWeighers
 
 #: By purpose. Before other moves than an evacuation, what the instance has at its source is given
@@ -83,7 +83,7 @@ class PlacementSearch:
         self._late, self._answers = late, answers
         self._aggregates = parts.manager.aggregates
         self._by_host = dict[str, Sequence[Candidate]]()
-        self._of_all = self._query(_only_host(spec, hosts))
+        self._of_all = self._query(only_named(spec, hosts))
         self.whole, self.version = False, ""
 
     def can_query_hosts(self, needed: int) -> bool:
@@ -155,29 +155,6 @@ def _is_judged_elsewhere(host: HostState) -> bool:
     uses the disk of another tree, which a query of its own tree leaves out."""
     policy = host.replica.policy
     return not policy.judges_amounts or policy.placement.disk_provider is not None
-
-
-def _only_host(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:
-    """Return the node that the request names, if it is one; None: Placement searches all."""
-    destination = spec.requested_destination
-    if destination is not None and (destination.host or destination.node):
-        wanted = (
-            host
-            for host in hosts
-            if destination.host in (None, host.host) and destination.node in (None, host.nodename)
-        )
-    elif spec.force_hosts or spec.force_nodes:
-        names = {name.lower() for name in spec.force_hosts}
-        wanted = (
-            host
-            for host in hosts
-            if (not names or host.host.lower() in names)
-            and (not spec.force_nodes or host.nodename in spec.force_nodes)
-        )
-    else:
-        return None
-    found = [host.uuid for host in wanted]
-    return found[0] if len(found) == 1 else None
 
 
 #: The share of ``request_timeout`` after which a query does not wait any more, and none is sent for

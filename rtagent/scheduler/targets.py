@@ -49,6 +49,23 @@ def checks(request: Request, options: FilterOptions) -> list[NamedCheck]:
     return [(name, check) for name, check in found if check is not None]
 
 
+def only_named(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:
+    """Return the node that the request's destination or its forced names mean, if it is one; None:
+    there are none, or several.
+    """
+    named = [_destination(spec.requested_destination)]
+    if named == [None]:
+        named = [
+            _forced("force_hosts", spec.force_hosts, _host),
+            _forced("force_nodes", spec.force_nodes, _node),
+        ]
+    checks = [check for check in named if check is not None]
+    if not checks:
+        return None
+    found = [host.uuid for host in hosts if not any(check(host) for check in checks)]
+    return found[0] if len(found) == 1 else None
+
+
 def unmatched(spec: RequestSpec, hosts: Iterable[HostState]) -> tuple[str, ...]:
     """Return a sentence for each forced or requested name that none of the hosts has, for at most
     `MAX_UNMATCHED` names.

@@ -150,6 +150,7 @@ FOR_PLACEMENT = {
     "a tree": spec(extra_specs={"in_tree": uid()}),
     "an aggregate": spec(requested_destination=Destination(aggregates=(uid(),))),
     "a host": spec(force_hosts=("cn7",)),
+    "a destination": spec(requested_destination=Destination(host="cn7")),
 }
 
 
