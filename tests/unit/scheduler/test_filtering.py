@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.errors import InvalidRequest
+from rtagent.errors import ConfigError, InvalidRequest
 from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.request import Flavor
 from rtagent.model.server import GroupRules, ImageRequest, InstanceGroup, RequestSpec
+from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid
 from rtagent.scheduler.filtered import KEPT, MAX_MESSAGE
-from rtagent.scheduler.filtering import HostFilters
+from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.host_state import HostState
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import NOON, uid
@@ -129,9 +132,7 @@ def test_the_nearest_miss_is_of_the_last_filter_with_numbers(near):
 
 
 def test_a_filter_that_fails_refuses_that_host_only():
-    filtered = _filtered(BROKEN)
-    assert len(filtered.hosts) == 7
-    (refusal,) = filtered.refusals
+    (refusal,) = _filtered(BROKEN).refusals
     assert refusal.host == "cn2"
     assert refusal.rejection.message == "Third cannot judge this host: ZeroDivisionError: by zero"
 
@@ -260,3 +261,36 @@ def test_a_flavor_that_is_too_small_for_the_image_is_refused(root_gb, image, is_
     with pytest.raises(InvalidRequest) as caught:
         filters.get_filtered_hosts([host_state()], request)
     assert f"$.request_spec.flavor.{path}" in str(caught.value)
+
+
+# -- filters by name, from entry points ----------------------------------------------------------
+
+
+def test_an_unknown_name_of_a_filter_is_an_error_that_lists_what_is_installed():
+    with pytest.raises(ConfigError) as caught:
+        HostFilters.load(FilterOptions(enabled_filters=("ComputeFilter", "RamFilter")))
+    message = str(caught.value)
+    assert message.startswith("[filter_scheduler] enabled_filters = RamFilter: is not installed")
+    assert "AllHostsFilter, ComputeCapabilitiesFilter, ComputeFilter" in message
+
+
+def test_a_plugin_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path, monkeypatch):
+    installed = tmp_path / "other-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    entry = "tests.unit.scheduler.nowhere:Filter"
+    (installed / "entry_points.txt").write_text(f"[{NAMESPACE}.broken]\nBrokenFilter = {entry}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    expected = f"[filter_scheduler] enabled_filters = BrokenFilter: cannot be loaded from {entry}"
+    with pytest.raises(ConfigError, match=f"{re.escape(expected)}.*nowhere"):
+        plugins.load(f"{NAMESPACE}.broken", ["BrokenFilter"], "enabled_filters")
+
+
+def test_cheap_filters_judge_first():
+    enabled = ("ServerGroupAffinityFilter", "JsonFilter", "ComputeFilter", "ImagePropertiesFilter")
+    assert HostFilters.load(FilterOptions(enabled_filters=enabled)).names == (
+        "ComputeFilter",
+        "ImagePropertiesFilter",
+        "ServerGroupAffinityFilter",
+        "JsonFilter",
+    )

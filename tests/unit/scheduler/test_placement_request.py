@@ -56,9 +56,11 @@ def test_the_flavor_is_the_group_without_a_suffix(extra_specs, resources):
     assert query(RequestSpec(flavor=flavor)) == {"resources": resources, **ALWAYS}
 
 
-def test_a_volume_needs_no_disk_and_extra_resources_are_added():
+def test_a_volume_needs_no_disk_and_extra_resources_one_node_and_the_limit_are_added():
     wanted = spec(1, 512, 10, is_bfv=True, extra_resource={"VGPU": 1, "CUSTOM_X": ("a", "b")})
-    assert query(wanted)["resources"] == "CUSTOM_X:2,MEMORY_MB:512,VCPU:1,VGPU:1"
+    found = query(wanted, in_tree=uid(5), max_placement_results=7)
+    assert found["resources"] == "CUSTOM_X:2,MEMORY_MB:512,VCPU:1,VGPU:1"
+    assert (found["in_tree"], found["limit"]) == (uid(5), "7")
 
 
 def test_groups_and_traits_of_the_flavor():
@@ -220,11 +222,6 @@ def test_the_trait_of_the_images_format(image, is_bfv, trait):
     found = query(wanted, query_placement_for_image_type_support=True)
     assert found["root_required"] == f"{trait}!COMPUTE_STATUS_DISABLED"
     assert "IMAGE" not in query(wanted)["root_required"]
-
-
-def test_one_node_and_the_limit():
-    found = query(spec(), in_tree=uid(5), max_placement_results=7)
-    assert (found["in_tree"], found["limit"]) == (uid(5), "7")
 
 
 def test_a_provider_that_shares_its_disk_is_not_the_host_though_it_is_in_the_tree_of_a_node():

@@ -1,8 +1,10 @@
-"""Reports of a node, and the replicas that schedulers make of them."""
+"""Reports of a node, and what schedulers make of them: replicas, and the states of hosts."""
 
 import pytest
 from msgspec.structs import replace
 
+from rtagent.allocation.allocate import allocate
+from rtagent.allocation.requirements import from_request
 from rtagent.claims import instance_claim
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.change import Change
@@ -12,6 +14,9 @@ from rtagent.model.device import MdevType, PciDevices
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import NodeState
+from rtagent.model.stored import Position
+from rtagent.pci.allocations import device_allocations
+from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import (
     description_of,
@@ -20,8 +25,10 @@ from rtagent.scheduler.report import (
     report_of,
     without_devices,
 )
+from rtagent.state.compute_node import compute_node
 from tests.support.device_states import PMEM, VGPU_TYPE, built, device_host, policy, running
-from tests.support.hosts import NOON, call, host, request
+from tests.support.host_states import fleet_node, host_state
+from tests.support.hosts import NOON, call, host, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 from tests.support.stored_values import (
     NODE,
@@ -126,3 +133,47 @@ def test_what_only_the_agent_needs_is_not_described():
     described = description_of(device_host()).policy
     assert described.pci.specs == ()
     assert described.pci.aliases == device_host().policy.pci.aliases
+
+
+def claimed_by(state, asked):
+    return state.fold(instance_claim(state, call(), NOON, asked).change)
+
+
+def test_quantities_are_those_of_the_nodes_record():
+    facts = {"project_id": "p", "vm_state": "building"}
+    state = host(reserved_memory_mb=512, reserved_disk_mb=1024, reserved_cpus=1)
+    state = claimed_by(state, request(2, 4096, 10, instance=facts))
+    record, made = compute_node(state), host_state(state=state)
+    assert (made.vcpus_total, made.vcpus_used) == (record["vcpus"], record["vcpus_used"]) == (8, 3)
+    assert made.free_ram_mb == record["free_ram_mb"] == 16384 - 512 - 4096
+    assert made.total_usable_ram_mb == record["memory_mb"]
+    assert (made.total_usable_disk_gb, made.disk_mb_used) == (100, 11 * 1024)
+    assert made.free_disk_mb == 89 * 1024
+    assert (made.num_instances, made.num_io_ops) == (1, 1)
+    assert made.stats == record["stats"]
+    assert made.numa_topology == record["numa_topology"]
+
+
+def test_free_disk_is_at_most_what_the_file_system_has_left():
+    state = host(reserved_disk_mb=1024)
+    assert host_state(state=replace(state, disk_available_least=7)).free_disk_mb == 7 * 1024
+    assert host_state(state=replace(state, disk_available_least=700)).free_disk_mb == 99 * 1024
+
+
+def _made(state, before=None):
+    position = Position(epoch=1, revision=1)
+    return HostState(**replica_fields(state, before), base=position, version=1, seen=0.0)
+
+
+def test_devices_are_derived_again_only_when_they_or_their_users_change():
+    free = fleet_node()
+    guest = request(1, 64, extra_specs={"pci_passthrough:alias": "vf:16"})
+    first = _made(free)
+    assert not isinstance(allocate(free, uid(), from_request(guest, free.policy)), Refused)
+    later = replace(free, revision=free.revision + 1)
+    assert _made(later, first).available_devices == first.available_devices
+    assert device_allocations(later) is device_allocations(free)
+    other = replace(guest.instance, uuid=uid())
+    used = claimed_by(claimed_by(later, guest), replace(guest, instance=other))
+    assert _made(used, _made(later, first)).available_devices == 0
+    assert isinstance(allocate(used, uid(), from_request(guest, used.policy)), Refused)

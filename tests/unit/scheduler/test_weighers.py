@@ -20,7 +20,6 @@ from rtagent.scheduler.weighers import (
     ImagePropertiesWeigher,
     IoOpsWeigher,
     MetricsWeigher,
-    NumInstancesWeigher,
     PCIWeigher,
     RAMWeigher,
     ServerGroupSoftAffinityWeigher,
@@ -64,14 +63,6 @@ def test_by_default(weigher, field, expected):
     hosts = [host_state("b", **{field: 4}), host_state("a", **{field: 2})]
 
     assert list(weights(weigher, hosts).items()) == list(expected.items())
-
-
-def test_number_of_instances_counts_only_with_a_multiplier():
-    hosts = [host_state("a", num_instances=2), host_state("b", num_instances=4)]
-    options = FilterOptions(num_instances_weight_multiplier=3.0)
-
-    assert weigh(NumInstancesWeigher, hosts).scores()[hosts[0].uuid] == ()
-    assert weights(NumInstancesWeigher, hosts, options) == {"b": 3.0, "a": 0.0}
 
 
 def test_multiplier_of_failed_builds_is_subtracted_also_that_of_an_aggregate():

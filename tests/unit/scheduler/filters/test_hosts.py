@@ -13,6 +13,7 @@ from rtagent.scheduler.filter import Request
 from rtagent.scheduler.filters.hosts import (
     AggregateIoOpsFilter,
     AggregateNumInstancesFilter,
+    AllHostsFilter,
     ComputeFilter,
     IsolatedHostsFilter,
     MetricsFilter,
@@ -42,6 +43,7 @@ from tests.support.scheduling import passes, scheduler_request, spec, why_not
 )
 def test_a_host_that_does_not_serve_is_refused(fields, reason):
     assert reason in why_not(ComputeFilter, host_state(**fields), scheduler_request())
+    assert passes(AllHostsFilter, host_state(**fields), scheduler_request())
 
 
 INSTANCES = ("num_instances", "max_instances_per_host")
