@@ -40,13 +40,14 @@ def test_a_plain_instance_is_selected_and_its_claim_assumed():
 def test_the_assumed_claim_is_of_this_request_though_the_verdict_is_of_an_equal_one():
     hosts = two_hosts()
     chooser = scheduler(hosts)
-    for name in ("a", "b"):
-        wanted = spec(1, 512, project_id=name)
-        wanted = replace(wanted, flavor=replace(wanted.flavor, name=name))
-        [found] = chooser.select_destinations(wanted, [uid()])
-        claim = hosts.assumed[found.selected.operation_id]
-        assert (claim.flavor.name, claim.instance.project_id) == (name, name)
-        chooser.forget_claim(found.selected.operation_id)
+    first, second = (
+        replace(wanted, flavor=replace(wanted.flavor, name=wanted.project_id))
+        for wanted in (spec(project_id="a"), spec(project_id="b"))
+    )
+    chooser.explain(first)
+    chooser.select_destinations(second, [uid()])
+    [claim] = hosts.assumed.values()
+    assert (claim.flavor.name, claim.instance.project_id) == ("b", "b")
 
 
 def test_a_second_request_for_an_instance_replaces_the_first_whose_answer_was_lost():
@@ -122,6 +123,8 @@ def test_a_resize_keeps_the_assumed_claim_of_the_build_before_it():
     elsewhere = spec(4, 512, purpose="resize", ignore_hosts=(built.selected.host,))
     [resized] = chooser.select_destinations(elsewhere, [owner])
     assert set(hosts.assumed) == {built.selected.operation_id, resized.selected.operation_id}
+    dest = hosts.states[resized.selected.provider_uuid]
+    assert not dest.instances[owner].here, "it arrives with the report of the agent"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,15 @@ def test_one_instance_of_a_group_has_alternates_as_if_it_were_not_selected_yet(p
     [found] = chooser.select_destinations(in_group(policy, owner), [owner], alternates=True)
     names = {found.selected.host, *(each.host for each in found.alternates)}
     assert len(names) == 3
+
+
+def test_alternates_of_an_anti_affinity_group_are_on_no_host_that_one_of_its_instances_gets():
+    hosts, owners = HostsInMemory(host_state(f"cn{number}") for number in range(4)), [uid(), uid()]
+    chooser = scheduler(hosts, options=SchedulerOptions(max_attempts=4), filters=GROUP_FILTERS)
+    found = chooser.select_destinations(in_group("anti-affinity", *owners), owners, alternates=True)
+    selected = {each.selected.host for each in found}
+    for each in found:
+        assert {other.host for other in each.alternates} == {"cn0", "cn1", "cn2", "cn3"} - selected
 
 
 class MemberMeanwhile(HostsInMemory):
