@@ -181,18 +181,16 @@ class FleetCounts:
         :param node_uuid: the room of this host alone.
         """
         self.wait(patience)
-        flavors = self._catalogue.flavors
-        if only is None:
-            rows = self._rows
-            counted = [(each, rows[_key(each)]) for each in flavors if _key(each) in rows]
-            shown = [row.shown(each, by, node_uuid) for each, row in counted]
-            return FleetCapacity(flavors=tuple(shown), left_out=self._catalogue.left_out)
-        for flavor in (each for each in flavors if each.name == only):
-            if (row := self._rows.get(_key(flavor))) is not None:
-                return FleetCapacity(flavors=(row.shown(flavor, by, node_uuid),))
-        others = fleet_catalogue(self._claims, self._listed(), only).flavors
-        made = [(each, self._also(_spec(each), each.error, patience)) for each in others]
-        return FleetCapacity(flavors=tuple(row.shown(each, by, node_uuid) for each, row in made))
+        catalogue, rows = self._catalogue, self._rows
+        flavors = [each for each in catalogue.flavors if only in (None, each.name)]
+        counted = [(each, rows[_key(each)]) for each in flavors if _key(each) in rows]
+        if only is not None and not counted:
+            others = fleet_catalogue(self._claims, self._listed(), only).flavors
+            counted = [(each, self._also(_spec(each), each.error, patience)) for each in others]
+        return FleetCapacity(
+            flavors=tuple(row.shown(each, by, node_uuid) for each, row in counted),
+            left_out=catalogue.left_out if only is None else 0,
+        )
 
     def spec_of(self, name: str, patience: float = 0.0) -> RequestSpec:
         """Return the request of one more guest of a flavor, by its name in the catalogue.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rtagent.capacity.catalogue import MAX_FLAVORS
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.host_report import ServiceState
@@ -182,6 +183,15 @@ def test_groups_are_zones_and_aggregates():
 
     assert rooms("zone") == [("az1", 1, 2), ("nova", 2, 4)]
     assert rooms("aggregate") == [("az1", 1, 2), ("fast", 2, 4), (None, 1, 2)]
+
+
+def test_a_flavor_beyond_the_limit_is_counted_when_it_is_asked():
+    flavors = [Flavor(name=f"f{n:04}", vcpus=1 + n, memory_mb=512) for n in range(MAX_FLAVORS + 2)]
+    counts = counted([], *flavors)
+    assert (len(counts.capacity().flavors), counts.capacity().left_out) == (MAX_FLAVORS, 2)
+    [last] = counts.capacity(only=flavors[-1].name).flavors
+    assert (last.name, last.summary.hosts) == (flavors[-1].name, 0)
+    assert counts.capacity(only="unknown").flavors == ()
 
 
 def test_a_flavor_that_no_host_can_take_as_it_is_written_has_an_error():
