@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.topology import Cell
-from rtagent.virt.libvirt.domain import NOWHERE, parse_domain
+from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
 
 HOST = HostFacts(online=frozenset(range(8)))
@@ -44,17 +44,8 @@ def parsed(*parts, vcpu="<vcpu>4</vcpu>"):
     return parse_domain(f"<domain><memory unit='MiB'>1536</memory>{vcpu}{''.join(parts)}</domain>")
 
 
-def bound(*parts, vcpu="<vcpu>4</vcpu>"):
-    return parsed(*parts, vcpu=vcpu).confinement
-
-
 def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
-    return bound(*parts, vcpu=vcpu).occupancy(HOST)
-
-
-def test_a_plain_domain_is_bound_to_nothing():
-    assert bound() == NOWHERE
-    assert occupied() == Occupancy()
+    return parsed(*parts, vcpu=vcpu).confinement.occupancy(HOST)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,6 @@ def test_a_plain_domain_is_bound_to_nothing():
         ("<vcpu cpuset='0-1'>1</vcpu>", "<vcpupin vcpu='0' cpuset='4'/>", {0, 1, 4}),
         # Everywhere is no confinement, of which others take nothing away.
         ("<vcpu cpuset='0-7'>1</vcpu>", "", set()),
-        ("<vcpu cpuset='0-63'>1</vcpu>", "", set()),
         ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='3'/><emulatorpin cpuset='0-7'/>", {3}),
         # A guest that has every CPU for itself is confined: each vCPU to one.
         (
@@ -136,26 +126,6 @@ def test_cpus_of_io_threads(pin, expected):
     assert occupied(*parts, vcpu="<vcpu cpuset='0-1'>1</vcpu>").pcpus == expected
 
 
-def test_every_cpuset_counts_while_online_cpus_are_unknown():
-    confinement = bound(vcpu="<vcpu cpuset='0-7'>1</vcpu>")
-    assert confinement.occupancy(HostFacts()).pcpus == HOST.online
-
-
-@pytest.mark.parametrize(
-    ("tuning", "expected"),
-    [
-        ("<memory mode='strict' nodeset='1'/>", {1: 1536}),
-        ("<memory mode='preferred' nodeset='1'/>", {1: 1536}),
-        ("<memory placement='auto'/>", {}),
-        ("<memory placement='auto' nodeset='1'/>", {}),
-        ("", {}),
-    ],
-)
-@pytest.mark.parametrize("cells", ["", CELLS])
-def test_memory_counts_for_a_single_bound_cell(cells, tuning, expected):
-    assert occupied(cells, f"<numatune>{tuning}</numatune>").memory_mb == expected
-
-
 def test_where_memory_is_is_unknown_while_the_host_was_never_read():
     kinds = {HostResource.CELLS, HostResource.PAGES}
     bound_memory = parsed("<memoryBacking><hugepages/></memoryBacking>").confinement
@@ -166,24 +136,10 @@ def test_where_memory_is_is_unknown_while_the_host_was_never_read():
     ) == Occupancy(pcpus=frozenset({2}), vcpus=(frozenset({2}),))
 
 
-def test_guest_cells_may_be_bound_to_different_host_cells():
-    assert occupied(CELLS, EACH_ITS_OWN).memory_mb == {1: 512, 0: 1024}
-    one = EACH_ITS_OWN.replace("nodeset='1'", "nodeset='0'")
-    assert occupied(CELLS, one).memory_mb == {0: 1536}
-
-
-def test_an_unnamed_guest_cell_uses_the_default_binding():
-    tuning = (
-        "<numatune><memory nodeset='1'/><memnode cellid='1' mode='strict' nodeset='0'/></numatune>"
-    )
-    assert occupied(CELLS, tuning).memory_mb == {1: 512, 0: 1024}
-
-
 @pytest.mark.parametrize(
     ("pages", "expected"),
     [
         ("<page size='2048'/>", {1: {2048: 256}, 0: {2048: 512}}),
-        ("<page size='2' unit='MiB'/>", {1: {2048: 256}, 0: {2048: 512}}),
         ("<page size='2' unit='M' nodeset='0'/>", {1: {2048: 256}}),
         (
             "<page size='2048' nodeset='0'/><page size='1' unit='GiB' nodeset='1'/>",
@@ -215,6 +171,7 @@ def tune(nodes, mode="strict"):
     return f"<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>"
 
 
+ONE_OF_TWO = "<numatune><memory nodeset='1'/><memnode cellid='1' nodeset='0'/></numatune>"
 LARGE = backing("<page size='2048'/>")
 GIANT = backing("<page size='1' unit='GiB'/>")
 IN_BOTH = ({0: 1536, 1: 1536}, {0: {2048: 768}, 1: {2048: 768}})
@@ -260,6 +217,9 @@ IN_BOTH = ({0: 1536, 1: 1536}, {0: {2048: 768}, 1: {2048: 768}})
         (ONE, [tune("0")], ({0: 1536}, {})),
         (THREE, [tune("1-2")], ({1: 1536, 2: 1024}, {})),
         (TWO, [backing("<page size='4'/>")], ({}, {})),
+        # Each guest cell on its own host cell; what names none is bound like the whole.
+        (TWO, [CELLS, EACH_ITS_OWN], ({1: 512, 0: 1024}, {})),
+        (TWO, [CELLS, ONE_OF_TWO], ({1: 512, 0: 1024}, {})),
         # Files of guest memory and memfd have the same pages.
         (
             TWO,
@@ -351,13 +311,6 @@ def test_what_an_invalid_element_says_is_unknown_and_the_rest_counts(odd, messag
     seen = facts.confinement.occupancy(WITH_VDPA)
     assert seen.unknown == {HostResource(kind) for kind in kinds.split()}
     assert (seen.pcpus, len(seen.devices)) == ({5}, 3)
-
-
-def test_assigned_devices_are_parsed():
-    assert bound(DEVICES).occupancy(WITH_VDPA) == Occupancy(
-        devices=frozenset({"0000:08:00.0", "0000:20:02.1", "0000:20:02.2"}),
-        mdevs=frozenset({"0000000a-0000-0000-0000-000000000000"}),
-    )
 
 
 @pytest.mark.parametrize(
