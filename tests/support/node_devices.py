@@ -85,15 +85,12 @@ class Node:
         self.document = document
         self.called = document.partition("<name>")[2].partition("</name>")[0]
         self.reads = 0
-        self.hangs = None
 
     def name(self):
         return self.called
 
     def XMLDesc(self, flags):
         self.reads += 1
-        if self.hangs is not None:
-            self.hangs.wait()
         if isinstance(self.document, Exception):
             raise self.document
         return self.document

@@ -176,20 +176,6 @@ def test_what_guests_share_or_no_claim_has_is_neither_assigned_nor_a_problem(ele
     assert not assigns(etree.fromstring(element))
 
 
-def test_names_and_paths_are_those_of_the_hosts_pci_devices():
-    host = HostFacts(
-        vdpas={"/dev/vhost-vdpa-0": "0000:20:02.2"},
-        interfaces={"ens1f0v1": "0000:20:02.1", "bond0": None},
-    )
-    named = Given(
-        addresses=frozenset({"0000:60:00.0"}),
-        vdpas=frozenset({"/dev/vhost-vdpa-0", "/dev/vhost-vdpa-9"}),
-        interfaces=frozenset({"ens1f0v1", "bond0", "gone0"}),
-    )
-    assert named.on_host(host) == {"0000:60:00.0", "0000:20:02.1", "0000:20:02.2"}
-    assert named.missing(host) == ("/dev/vhost-vdpa-9", "gone0")
-
-
 def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
     facts = parse_domain(
         "<domain><memory>1</memory><devices><memory model='nvdimm'>"

@@ -56,20 +56,10 @@ def test_no_bus_is_added_without_a_benefit(one, domain):
     assert "controller" not in document
 
 
-def test_applying_twice_changes_nothing():
-    document = applied(claim(GPU, FAR), domain=Q35)
-    assert applied(claim(GPU, FAR), domain=document) == document
-
-
 def test_buses_of_another_claim_replace_them():
     document = applied(claim(GPU, FAR), domain=Q35)
     assert seats(applied(claim(FAR), domain=document)) == {"0x88": (1, 0)}
     assert "controller" not in applied(claim(), domain=document)
-
-
-def test_attached_devices_are_on_the_bus_of_their_cell():
-    document = applied(claim(GPU), replace(claim(FAR), kind="attach"), domain=Q35)
-    assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
 
 
 def test_an_address_in_the_document_stays():

@@ -1,6 +1,5 @@
 """Devices in a guest's document."""
 
-import libvirt
 import pytest
 from lxml import etree
 from msgspec.structs import replace
@@ -44,18 +43,6 @@ def attributes(element, path):
     return {str(name): str(value) for name, value in element.find(path).attrib.items()}
 
 
-def test_a_plain_device():
-    (element,) = device_elements([GPU])
-    assert attributes(element, ".") == {"mode": "subsystem", "type": "pci", "managed": "yes"}
-    assert element.tag == "hostdev"
-    assert attributes(element, "source/address") == {
-        "domain": "0x0000",
-        "bus": "0x08",
-        "slot": "0x00",
-        "function": "0x0",
-    }
-
-
 @pytest.mark.parametrize(
     ("device", "tag", "type_"),
     [
@@ -85,32 +72,7 @@ def test_a_mediated_device():
     assert document.find("capability/type").get("id") == "nvidia-11"
 
 
-def test_each_unit_of_each_node_has_a_uuid_of_its_own():
-    other = replace(UNIT, identifier=f"{GPU_1}/nvidia-11/3")
-    ids = [
-        mdev_uuid(node, unit.identifier) for node in (NODE.uuid, uid(9)) for unit in (UNIT, other)
-    ]
-    assert len(set(ids)) == 4
-    assert ids[0] == mdev_uuid(NODE.uuid, UNIT.identifier)
-
-
 ALL = [GPU, replace(GPU, address=GPU_1, managed=False), OF_A_PORT, VDPA_DEVICE]
-
-
-@pytest.mark.parametrize("devices", [[], ALL[:1], ALL[:2], ALL[2:], ALL])
-def test_the_document_follows_libvirts_schema(devices):
-    document = domain(*device_elements(devices), *mdev_elements(NODE.uuid, [UNIT]))
-    etree.RelaxNG(etree.parse(f"{SCHEMAS}/domain.rng")).assertValid(document)
-
-
-def test_assigned_devices_are_read_back_from_libvirts_document():
-    document = domain(*device_elements(ALL[:3]))
-    connection = libvirt.open("test:///default")
-    try:
-        shown = connection.defineXML(etree.tostring(document, encoding="unicode")).XMLDesc(0)
-    finally:
-        connection.close()
-    assert given_devices(etree.fromstring(shown)).addresses == {GPU_0, GPU_1, vf(3)}
 
 
 def test_a_document_assigns_exactly_the_claims_devices():
@@ -200,22 +162,6 @@ def test_a_disk_with_an_image_on_a_device_of_no_claim_is_refused():
         put_devices(domain(etree.fromstring(LAYERS)), [])
 
 
-def test_interfaces_that_share_a_device_of_the_host_stay():
-    for mode in ("bridge", "vepa", "private"):
-        text = f"<interface type='direct'><source dev='eth0' mode='{mode}'/></interface>"
-        document = domain(etree.fromstring(text))
-        put_devices(document, [])
-        assert len(document.find("devices")) == 1
-
-
-def test_a_mediated_device_is_one_however_its_uuid_is_written():
-    document = domain(*mdev_elements(NODE.uuid, [UNIT]))
-    address = document.find("devices/hostdev/source/address")
-    address.set("uuid", address.get("uuid").replace("-", "").upper())
-    put_devices(document, mdev_elements(NODE.uuid, [UNIT]))
-    assert len(document.find("devices")) == 1
-
-
 def test_another_mediated_device_takes_the_place_of_one():
     document = domain(*mdev_elements(NODE.uuid, [UNIT]))
     (element,) = document.find("devices")
@@ -225,10 +171,9 @@ def test_another_mediated_device_takes_the_place_of_one():
     assert element.find("address").get("slot") == "7"
 
 
-@pytest.mark.parametrize("model", ["vfio-ccw", "vfio-ap"])
-def test_a_mediated_device_of_another_model_is_replaced_by_an_element_of_its_own(model):
+def test_a_mediated_device_of_another_model_is_replaced_by_an_element_of_its_own():
     document = domain(*mdev_elements(NODE.uuid, [UNIT]))
-    document.find("devices/hostdev").set("model", model)
+    document.find("devices/hostdev").set("model", "vfio-ccw")
     put_devices(document, mdev_elements(uid(9), [UNIT]))
     (element,) = document.find("devices")
     assert element.get("model") == "vfio-pci"
@@ -267,9 +212,6 @@ def test_devices_are_added_to_a_document_without_any():
 
 
 def test_an_invalid_address_is_named():
-    odd = etree.fromstring(
-        "<hostdev mode='subsystem' type='pci'><source>"
-        "<address domain='0x0000' bus='0x100' slot='0x00' function='0x0'/></source></hostdev>"
-    )
+    odd = "<hostdev type='pci'><source><address bus='0x100'/></source></hostdev>"
     with pytest.raises(BadDocument, match="address of a device: bus"):
-        given_devices(domain(odd))
+        given_devices(domain(etree.fromstring(odd)))

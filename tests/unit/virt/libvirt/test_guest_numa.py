@@ -4,7 +4,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.assignment import AssignedResource, PmemNamespace
+from rtagent.model.assignment import AssignedResource
 from rtagent.virt.libvirt.guest import xml
 from tests.support.guests import applied, granted, plain_domain, with_namespaces
 
@@ -47,15 +47,6 @@ def test_namespaces_that_the_claim_no_longer_has_are_removed():
     assert (none.findtext("memory"), none.find("cpu/numa")) == (str(2048 * MIB), None)
 
 
-def test_the_size_and_the_place_of_a_namespace_follow_the_claim():
-    claim = with_namespaces(granted(), 4096)
-    before = applied(claim).replace("</target>", "</target><alias name='ua-mine'/>")
-    domain = etree.fromstring(applied(with_namespaces(granted(), 512), domain=before))
-    (device,) = domain.findall("devices/memory")
-    assert device.findtext("target/size") == str(512 * MIB)
-    assert device.find("alias").get("name") == "ua-mine"
-
-
 def test_a_namespace_of_the_claim_may_be_virtio_pmem_and_takes_the_place_of_another():
     own = """<memory model='virtio-pmem' access='shared'><source><path>/dev/dax7.0</path></source>
              <target><size unit='MiB'>4096</size></target>
@@ -70,14 +61,6 @@ def test_a_namespace_of_the_claim_may_be_virtio_pmem_and_takes_the_place_of_anot
     assert device.find("address").get("slot") == "5"
 
 
-def test_an_nvdimm_in_a_file_is_the_callers():
-    own = """<memory model='nvdimm'><source><path>/images/nvdimm</path></source>
-             <target><size unit='MiB'>64</size><node>0</node></target></memory>"""
-    plain = plain_domain().replace("</devices>", f"{own}</devices>")
-    assert applied(granted(), domain=plain).count("/images/nvdimm") == 1
-    assert sizes(applied(granted(), domain=plain))[0] == "2048"
-
-
 def test_the_children_have_everything_for_a_caller_that_writes_documents():
     tags = [each.tag for each in etree.fromstring(f"<d>{xml(with_namespaces(granted(), 64))}</d>")]
     assert tags == ["maxMemory", "memory", "vcpu", "cpu", "devices"]
@@ -85,8 +68,4 @@ def test_the_children_have_everything_for_a_caller_that_writes_documents():
 
 def test_a_claim_without_details_of_its_namespace_adds_none():
     unknown = AssignedResource(resource_class="CUSTOM_PMEM", identifier="ns0")
-    claim = replace(granted(), resources=(unknown,))
-    assert applied(claim) == applied(granted())
-    there = PmemNamespace(name="ns0", path="/dev/dax0.0", size_kb=64, align_kb=2048)
-    claim = replace(granted(), resources=(replace(unknown, namespace=there),))
-    assert applied(claim).count("<path>") == 1
+    assert applied(replace(granted(), resources=(unknown,))) == applied(granted())

@@ -7,10 +7,8 @@ import pytest
 from rtagent.virt.libvirt.hostfile import (
     capabilities_path,
     host_file,
-    host_uri,
     rejection,
     signature,
-    simulated_capabilities,
     simulated_hostname,
 )
 
@@ -32,11 +30,6 @@ def test_which_uris_have_a_file(uri, file):
     assert host_file(uri) == file
 
 
-def test_a_file_and_its_uri(tmp_path):
-    file = tmp_path / "a host.xml"
-    assert host_file(host_uri(file)) == file
-
-
 def test_the_signature_changes_with_either_document(tmp_path):
     file = tmp_path / "host.xml"
     signatures = [signature(file)]
@@ -45,10 +38,6 @@ def test_the_signature_changes_with_either_document(tmp_path):
         signatures.append(signature(file))
     assert len(set(signatures)) == 4
     assert signature(file) == signatures[-1]
-
-
-def test_a_file_without_capabilities_has_none(tmp_path):
-    assert simulated_capabilities(tmp_path / "host.xml") is None
 
 
 @pytest.mark.parametrize(

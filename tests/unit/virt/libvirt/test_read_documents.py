@@ -12,22 +12,6 @@ def noise(length: int) -> str:
     return "".join(chr(NOISE.randrange(33, 0x2FFF)) for _ in range(length))
 
 
-def test_a_document_is_returned_as_it_was_read_last():
-    documents = ReadDocuments()
-    documents.keep("a", "<domain>ž\ud800</domain>")
-    documents.keep("a", "<domain>ž</domain>")
-    assert documents.get("a").xml == "<domain>ž</domain>"
-    assert documents.get("b") is None
-
-
-def test_documents_of_domains_that_have_gone_are_dropped():
-    documents = ReadDocuments()
-    documents.keep("a", "<a/>")
-    documents.keep("b", "<b/>")
-    documents.retain({"b"})
-    assert (documents.get("a"), documents.get("b").xml) == (None, "<b/>")
-
-
 def test_the_documents_that_were_not_read_for_longest_make_way():
     documents = ReadDocuments(capacity=5_000)
     for name in ("a", "b", "c", "a", "d", "e", "f"):  # two or three of them fit
