@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from rtagent.errors import CpuPowerFailed
@@ -23,10 +23,9 @@ def strategy(
     :param low: governor of unused CPUs. :param high: governor of CPUs in use.
     :param timeout: seconds for each CPU.
     """
-    files = CpuFiles(timeout)
     if name == "governor":
-        return Strategy(sysfs, "cpufreq/scaling_governor", low, high, files)
-    return Strategy(sysfs, "online", "0", "1", files)
+        return Strategy(sysfs, "cpufreq/scaling_governor", low, high, timeout)
+    return Strategy(sysfs, "online", "0", "1", timeout)
 
 
 class Strategy:
@@ -34,13 +33,18 @@ class Strategy:
 
     CPU 0 is not taken offline, as in Nova: Linux does not do that.
 
+    A CPU whose change hangs is not changed again until that change returns. Otherwise a CPU that is
+    being switched off, and still reads as on, would pass as ready for a guest. Thread-safe.
+
     :param sysfs: ``/sys/devices/system/cpu``. :param file: the file of each CPU that is written.
     :param low: its content for unused CPUs. :param high: its content for CPUs in use.
     """
 
-    def __init__(self, sysfs: Path, file: str, low: str, high: str, files: CpuFiles) -> None:
-        self._sysfs, self._file, self._files = sysfs, file, files
+    def __init__(self, sysfs: Path, file: str, low: str, high: str, timeout: float) -> None:
+        self._sysfs, self._file = sysfs, file
         self._low, self._high = low, high
+        self._timeout, self._workers = timeout, CallWorkers(timeout)
+        self._under_way: set[int] = set()
         self.switches_off = file == "online"
 
     def up(self, cpus: Iterable[int]) -> None:
@@ -49,31 +53,14 @@ class Strategy:
     def down(self, cpus: Iterable[int]) -> None:
         self._set(cpus, self._low)
 
-    def _set(self, cpus: Iterable[int], content: str) -> None:
-        switched = sorted(cpu for cpu in cpus if cpu or not self.switches_off)
-        files = {cpu: self._sysfs / f"cpu{cpu}" / self._file for cpu in switched}
-        self._files.write(files, content)
-
-
-class CpuFiles:
-    """Writes the files of CPUs, each within a bounded time. Thread-safe.
-
-    A CPU whose change hangs is not changed again until that change returns. Otherwise a CPU that is
-    being switched off, and still reads as on, would pass as ready for a guest.
-    """
-
-    def __init__(self, timeout: float) -> None:
-        """:param timeout: seconds for each file."""
-        self._timeout = timeout
-        self._workers = CallWorkers(timeout)
-        self._under_way: set[int] = set()
-
-    def write(self, files: Mapping[int, Path], wanted: str) -> None:
+    def _set(self, cpus: Iterable[int], wanted: str) -> None:
         """Write the value to the file of each CPU whose file has another value.
 
         :raises CpuPowerFailed: for the first CPU that failed, after all were tried; or at once for
             a CPU whose change hangs.
         """
+        switched = sorted(cpu for cpu in cpus if cpu or not self.switches_off)
+        files = {cpu: self._sysfs / f"cpu{cpu}" / self._file for cpu in switched}
 
         def failed(cpu: int, why: str) -> CpuPowerFailed:
             return CpuPowerFailed(cpu=cpu, file=str(files[cpu]), wanted=wanted, why=why)
@@ -87,14 +74,12 @@ class CpuFiles:
         def hung(cpu: int) -> CpuPowerFailed | None:
             raise failed(cpu, f"no answer within {self._timeout:g} s")
 
-        if not files:
-            return
         for cpu in self._under_way.intersection(files):
             raise failed(cpu, "an earlier change has not returned yet")
         try:
-            failures = list(filter(None, self._workers.each(write, list(files), hung)))
+            failures = list(filter(None, self._workers.each(write, switched, hung)))
         except TimeoutError as error:
-            raise failed(next(iter(files)), str(error)) from error
+            raise failed(switched[0], str(error)) from error
         if failures:
             raise failures[0]
 
