@@ -48,10 +48,12 @@ class Guest:
 
 
 class Libvirt:
-    """A connection with guests, which may fail to report their sizes."""
+    """A connection with guests, which may fail to report their sizes, and what observes them."""
 
-    def __init__(self, *guests):
+    def __init__(self, *guests, timeout=60.0):
         self.guests = list(guests)
+        self.domains = Domains(CallWorkers(timeout), Storage("/instances", timeout))
+        self.session = Session(self, ())
         self.alive = True
         self.no_sizes = None
         self.on_listing = lambda: None
@@ -68,10 +70,8 @@ class Libvirt:
     def isAlive(self):
         return self.alive
 
-
-@pytest.fixture
-def domains():
-    return Domains(CallWorkers(timeout=60.0), Storage("/instances", 60.0))
+    def look(self, host=HOST):
+        return self.domains.look(self.session, host)
 
 
 def no_domain():
@@ -90,84 +90,84 @@ def sizes(look):
     return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in look.domains.values()}
 
 
-def test_a_dropped_document_is_kept_again_although_it_is_still_the_same(domains):
-    session = Session(Libvirt(Guest(A)), ())
-    domains.look(session, HOST)
-    domains.documents.retain(())
-    assert domains.documents.get(A) is None
-    domains.mark(A)
-    domains.look(session, HOST)
-    assert domains.documents.get(A) is not None
+def test_a_dropped_document_is_kept_again_although_it_is_still_the_same():
+    virt = Libvirt(Guest(A))
+    virt.look()
+    virt.domains.documents.retain(())
+    assert virt.domains.documents.get(A) is None
+    virt.domains.mark(A)
+    virt.look()
+    assert virt.domains.documents.get(A) is not None
 
 
-def test_a_marked_domain_is_read_at_the_next_observation(domains):
+def test_a_marked_domain_is_read_at_the_next_observation():
     a, b = Guest(A), Guest(B)
-    session = Session(Libvirt(a, b), ())
-    domains.look(session, HOST)
+    virt = Libvirt(a, b)
+    virt.look()
     a.document = domain_xml(A, vcpus=2, memory_mb=128)
 
-    domains.mark(A)
-    assert sizes(domains.look(session, HOST)) == {A: (True, 2, 128), B: (True, 1, 64)}
+    virt.domains.mark(A)
+    assert sizes(virt.look()) == {A: (True, 2, 128), B: (True, 1, 64)}
     assert (a.reads, b.reads) == (2, 1)
 
 
-def test_a_mark_during_an_observation_applies_to_the_next(domains):
+def test_a_mark_during_an_observation_applies_to_the_next():
     a = Guest(A)
     virt = Libvirt(a)
-    session = Session(virt, ())
-    virt.on_listing = lambda: domains.mark(A)
-    domains.look(session, HOST)
+    virt.on_listing = lambda: virt.domains.mark(A)
+    virt.look()
     virt.on_listing = lambda: None
-    domains.look(session, HOST)
+    virt.look()
     assert a.reads == 2
 
 
-def test_everything_is_read_again_after_a_reconnect(domains):
+def test_everything_is_read_again_after_a_reconnect():
     a = Guest(A)
-    for _ in range(2):
-        domains.look(Session(Libvirt(a), ()), HOST)
+    virt = Libvirt(a)
+    virt.look()
+    virt.session = Session(virt, ())
+    virt.look()
     assert a.reads == 2
 
 
-def test_statistics_take_precedence_over_the_document(domains):
+def test_statistics_take_precedence_over_the_document():
     stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
-    look = domains.look(Session(Libvirt(Guest(A, stats=stats)), ()), HOST)
+    look = Libvirt(Guest(A, stats=stats)).look()
     assert sizes(look) == {A: (True, 3, 101)}
 
 
-def test_a_domain_that_returns_is_read_again(domains):
+def test_a_domain_that_returns_is_read_again():
     a, b = Guest(A), Guest(B)
     virt = Libvirt(a, b)
-    session = Session(virt, ())
-    domains.look(session, HOST)
+    virt.look()
     virt.guests = [b]
-    assert sizes(domains.look(session, HOST)) == {B: (True, 1, 64)}
+    assert sizes(virt.look()) == {B: (True, 1, 64)}
     virt.guests = [a, b]
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, HOST))[A] == (True, 2, 64)
+    assert sizes(virt.look())[A] == (True, 2, 64)
 
 
-def test_states_are_used_when_sizes_cannot_be_read(domains):
+def test_states_are_used_when_sizes_cannot_be_read():
     virt = Libvirt(Guest(A, vcpus=2))
     virt.no_sizes = libvirt.libvirtError("monitor is busy")
-    look = domains.look(Session(virt, ()), HOST)
+    look = virt.look()
     assert sizes(look) == {A: (True, 2, 64)}
     assert [problem.item for problem in look.problems] == ["domain statistics"]
 
 
 @pytest.mark.parametrize("odd", ["<network/>", "nonsense", libvirt.libvirtError("cannot read it")])
-def test_an_invalid_domain_is_present_and_a_problem(domains, odd):
+def test_an_invalid_domain_is_present_and_a_problem(odd):
     a, b = Guest(A), Guest(B)
     a.document = odd
-    session = Session(Libvirt(a, b), ())
+    virt = Libvirt(a, b)
 
-    look = domains.look(session, HOST)
+    look = virt.look()
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert look.domains[A].name == f"name of {A}"
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, HOST))[A] == (True, 2, 64)
+    assert sizes(virt.look())[A] == (True, 2, 64)
 
 
 class Forgetful(Guest):
@@ -180,86 +180,84 @@ class Forgetful(Guest):
         return super().XMLDesc(flags)
 
 
-def test_a_domain_whose_error_has_lost_its_cause_is_read_again(domains):
-    look = domains.look(Session(Libvirt(Forgetful(A)), ()), HOST)
+def test_a_domain_whose_error_has_lost_its_cause_is_read_again():
+    look = Libvirt(Forgetful(A)).look()
     assert sizes(look) == {A: (True, 1, 64)} and not look.problems
 
 
-def test_a_domain_that_was_never_read_has_the_sizes_of_the_statistics(domains):
+def test_a_domain_that_was_never_read_has_the_sizes_of_the_statistics():
     stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024}
     guests = Guest(A, stats=stats), Guest(B, stats={**stats, **SHUT_OFF})
     for guest in guests:
         guest.document = libvirt.libvirtError("cannot read it")
-    look = domains.look(Session(Libvirt(*guests), ()), HOST)
+    look = Libvirt(*guests).look()
     assert sizes(look) == {A: (True, 3, 100), B: (False, 3, 100)}
     assert look.domains[A].domain_usage().occupancy == Occupancy(unknown=EVERY_KIND)
     assert look.domains[B].domain_usage().occupancy == Occupancy()
 
 
 @pytest.mark.parametrize(("announced", "unknown"), [(False, frozenset()), (True, EVERY_KIND)])
-def test_a_domain_that_cannot_be_read_again_keeps_what_was_read(domains, announced, unknown):
+def test_a_domain_that_cannot_be_read_again_keeps_what_was_read(announced, unknown):
     a = pinned(Guest(A), "1-2")
-    session = Session(Libvirt(a), ())
-    before = domains.look(session, HOST).domains[A]
+    virt = Libvirt(a)
+    before = virt.look().domains[A]
     a.document = libvirt.libvirtError("cannot read it")
     if announced:
-        domains.mark(A)
-    looks = [domains.look(session, HOST) for _ in range(ROUND)]
+        virt.domains.mark(A)
+    looks = [virt.look() for _ in range(ROUND)]
     assert looks[-1].domains[A] == replace(
         before, occupancy=replace(before.occupancy, unknown=unknown)
     )
     assert [each.item for each in looks[-1].problems] == [f"domain {A}"]
     pinned(a, "3")
-    again = domains.look(session, HOST)
+    again = virt.look()
     assert again.domains[A].occupancy.pcpus == {3}
     assert again.problems == ()
 
 
-def test_a_domain_that_has_started_is_read_again_before_its_event_comes(domains):
+def test_a_domain_that_has_started_is_read_again_before_its_event_comes():
     a = Guest(A, stats=SHUT_OFF)
-    session = Session(Libvirt(a), ())
-    domains.look(session, HOST)
+    virt = Libvirt(a)
+    virt.look()
     a.stats = RUNNING
     pinned(a, "1-2")
-    assert domains.look(session, HOST).domains[A].occupancy.pcpus == {1, 2}
+    assert virt.look().domains[A].occupancy.pcpus == {1, 2}
     a.stats = SHUT_OFF
-    domains.look(session, HOST)
+    virt.look()
     a.stats, a.document = RUNNING, libvirt.libvirtError("cannot read it")
-    assert domains.look(session, HOST).domains[A].occupancy.unknown == EVERY_KIND
+    assert virt.look().domains[A].occupancy.unknown == EVERY_KIND
 
 
-def test_a_domain_that_went_while_it_was_read_says_nothing(domains):
+def test_a_domain_that_went_while_it_was_read_says_nothing():
     a = Guest(A)
     a.document = no_domain()
-    look = domains.look(Session(Libvirt(a), ()), HOST)
+    look = Libvirt(a).look()
     assert look.domains[A].domain_usage() is None
     assert look.problems == ()
 
 
 def test_a_hanging_domain_is_skipped_until_its_call_returns(release):
-    # What does not hang must answer within this, on a machine that is busy.
-    impatient = Domains(CallWorkers(timeout=4.0), Storage("/instances", 4.0))
     a, b = Guest(A), Guest(B)
     a.hangs = release
-    session = Session(Libvirt(a, b), ())
+    virt = Libvirt(a, b, timeout=4.0)  # what does not hang must answer on a machine that is busy
     for _ in range(12):  # more than may hang at a time
-        look = impatient.look(session, HOST)
+        look = virt.look()
         assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
         assert [problem.item for problem in look.problems] == [f"domain {A}"]
     assert a.reads == 1
 
     release.set()
-    while sizes(impatient.look(session, HOST))[A] != (True, 1, 64):
+    while sizes(virt.look())[A] != (True, 1, 64):
         pass  # the left thread has only to end
 
 
-def test_a_connection_error_is_raised(domains):
+def test_a_connection_error_is_raised():
     a = Guest(A)
     a.document = libvirt.libvirtError("end of file")
     virt = Libvirt(a)
     virt.alive = False
     with pytest.raises(libvirt.libvirtError):
-        domains.look(Session(virt, ()), HOST)
+        virt.look()
 
 
 def pinned(guest, cpuset):
@@ -269,22 +267,16 @@ def pinned(guest, cpuset):
     return guest
 
 
-def test_an_idle_observation_returns_the_same_values(domains):
-    session = Session(Libvirt(pinned(Guest(A), "1-2")), ())
-    first = domains.look(session, HOST).domains[A]
+def test_an_idle_observation_returns_the_same_values():
+    virt = Libvirt(pinned(Guest(A), "1-2"))
+    first = virt.look().domains[A]
     for number in range(20):
         host = replace(HOST, interfaces={f"tap{number}": None})
-        assert domains.look(session, host).domains[A] is first
+        assert virt.look(host).domains[A] is first
 
 
 VDPA = "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
 MACVTAP = "<interface type='direct'><source dev='ens1f0v0' mode='passthrough'/></interface>"
-
-
-def with_device(guest, element):
-    devices = f"<devices>{element}</devices>"
-    guest.document = guest.document.replace("</domain>", f"{devices}</domain>")
-    return guest
 
 
 @pytest.mark.parametrize(
@@ -294,15 +286,16 @@ def with_device(guest, element):
         (MACVTAP, "ens1f0v0", {"interfaces": {"ens1f0v0": "0000:20:02.0"}}),
     ],
 )
-def test_a_device_that_a_document_names_is_unknown_until_it_is_listed(domains, element, name, host):
-    a = with_device(Guest(A), element)
-    session = Session(Libvirt(a), ())
-    look = domains.look(session, HOST)
+def test_a_device_that_a_document_names_is_unknown_until_it_is_listed(element, name, host):
+    a = Guest(A)
+    a.document = a.document.replace("</domain>", f"<devices>{element}</devices></domain>")
+    virt = Libvirt(a)
+    look = virt.look()
     assert look.domains[A].occupancy == Occupancy(unknown=frozenset({HostResource.DEVICES}))
     (problem,) = look.problems
     assert (problem.item, problem.message) == (f"domain {A}", f"no device of the host has {name}")
 
-    look = domains.look(session, replace(HOST, **host))
+    look = virt.look(replace(HOST, **host))
 
     assert look.domains[A].occupancy == Occupancy(devices=frozenset({"0000:20:02.0"}))
     assert look.problems == ()

@@ -31,7 +31,6 @@ def given(devices: str, os: str = "") -> Given:
     ("devices", "expected"),
     [
         (f"<hostdev mode='subsystem' type='pci'><source>{AT}</source></hostdev>", ADDRESS),
-        (f"<hostdev type='pci'><driver name='vfio'/><source>{AT}</source></hostdev>", ADDRESS),
         (
             f"<interface type='hostdev' managed='yes'><source network='vfs'>{OF_PCI}</source>"
             "</interface>",
@@ -48,11 +47,6 @@ def given(devices: str, os: str = "") -> Given:
             Given(interfaces=frozenset({"ens1f0v1"})),
         ),
         (
-            "<interface type='direct'><source network='n' dev='ens1f0v1' mode='passthrough'/>"
-            "</interface>",
-            Given(interfaces=frozenset({"ens1f0v1"})),
-        ),
-        (
             "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v1</interface>"
             "</source></hostdev>",
             Given(interfaces=frozenset({"ens1f0v1"})),
@@ -65,7 +59,6 @@ def given(devices: str, os: str = "") -> Given:
         (disk(NVME, "nvme"), ADDRESS),
         (disk("<source dev='/dev/vhost-vdpa-0'/>", "vhostvdpa"), VDPA),
         # Images behind an image, the destination of a copy, the data of an image.
-        (disk(f"<source file='/a'/><backingStore type='nvme'>{NVME}</backingStore>"), ADDRESS),
         (
             disk("<source file='/a'/><backingStore type='file'><source file='/b'/>"
                  f"<backingStore type='nvme'>{NVME}</backingStore></backingStore>"),
@@ -151,15 +144,12 @@ def test_variables_of_the_firmware_may_be_on_an_nvme_controller():
     "element",
     [
         "<interface type='direct'><source dev='eth0' mode='bridge'/></interface>",
-        "<interface type='direct'><source dev='eth0'/></interface>",
         "<interface type='network'><source network='vfs'/></interface>",
         "<interface type='user'><source dev='eth0'/></interface>",
         "<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/><product id='0x2'/>"
         "</source></hostdev>",
         "<hostdev mode='subsystem' type='scsi'><source><adapter name='scsi_host0'/>"
         "<address bus='0' target='0' unit='0'/></source></hostdev>",
-        "<hostdev type='scsi_host'><source protocol='vhost' wwpn='naa.5123456789abcde0'/>"
-        "</hostdev>",
         "<hostdev mode='capabilities' type='storage'><source><block>/dev/sdb</block></source>"
         "</hostdev>",
         "<hostdev mode='capabilities' type='misc'><source><char>/dev/input/event3</char></source>"

@@ -27,57 +27,61 @@ PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
 TYPE = "nvidia-11"
 
 
-@pytest.fixture
-def nodes():
-    return NodeDevices(CallWorkers(timeout=60.0))
+class Host(Libvirt):
+    """A connection with devices, and what observes them."""
+
+    def __init__(self, *documents, timeout=60.0):
+        super().__init__(*documents)
+        self.observed = NodeDevices(CallWorkers(timeout))
+        self.session = Session(self, ())
+
+    def look(self):
+        return self.observed.look(self.session)
 
 
 def addresses(look):
     return [device.address for device in look.devices]
 
 
-def test_a_device_combines_its_own_and_related_documents(nodes):
+def test_a_device_combines_its_own_and_related_documents():
     vf = "0000:20:02.0"
-    bond = net("bond0", "aa:bb:cc:00:00:09", "computer")
-    virt = Libvirt(
+    virt = Host(
         pci(PF, more="<capability type='virt_functions' maxCount='8'/>"),
         net("p20", "aa:bb:cc:00:00:00", pci_name(PF)),
         pci(vf, product="154c", pf=PF),
         net("p20v0", None, pci_name(vf)),
         vdpa("/dev/vhost-vdpa-0", pci_name(vf)),
-        bond,
+        net("bond0", "aa:bb:cc:00:00:09", "computer"),
     )
-    pf, function = nodes.look(Session(virt, ())).devices
+    pf, function = virt.look().devices
     assert (pf.dev_type, pf.net_name) == (SRIOV_PF, "p20")
     assert (function.dev_type, function.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
     assert (function.parent_ifname, function.net_name) == ("p20", "p20v0")
-    assert nodes.vdpas == {"/dev/vhost-vdpa-0": vf}
-    assert nodes.interfaces == {"p20": PF, "p20v0": vf, "bond0": None}
+    assert virt.observed.vdpas == {"/dev/vhost-vdpa-0": vf}
+    assert virt.observed.interfaces == {"p20": PF, "p20v0": vf, "bond0": None}
 
 
-def test_root_ports_cost_no_call_of_their_own(nodes):
+def test_root_ports_cost_no_call_of_their_own():
     port = "0000:00:1c.0"
-    virt = Libvirt(bridge(port), pci(GPU, behind=port))
-    session = Session(virt, ())
-    assert dict(nodes.look(session).root_ports) == {GPU: port}
+    virt = Host(bridge(port), pci(GPU, behind=port))
+    assert dict(virt.look().root_ports) == {GPU: port}
 
     virt.add(pci(OTHER_GPU, behind="0000:80:1c.0"))
-    assert dict(nodes.look(session).root_ports) == {GPU: port}
+    assert dict(virt.look().root_ports) == {GPU: port}
     virt.add(bridge("0000:80:1c.0"))
-    assert dict(nodes.look(session).root_ports) == {GPU: port, OTHER_GPU: "0000:80:1c.0"}
+    assert dict(virt.look().root_ports) == {GPU: port, OTHER_GPU: "0000:80:1c.0"}
 
     assert virt.listings == 3
     assert set(virt.reads.values()) == {1}
-    assert nodes.look(session).problems == ()
+    assert virt.look().problems == ()
 
 
-def test_a_mark_during_an_observation_applies_to_the_next(nodes):
-    virt = Libvirt(gpu(GPU))
-    session = Session(virt, ())
-    virt.on_listing = lambda: nodes.mark(pci_name(GPU))
-    nodes.look(session)
+def test_a_mark_during_an_observation_applies_to_the_next():
+    virt = Host(gpu(GPU))
+    virt.on_listing = lambda: virt.observed.mark(pci_name(GPU))
+    virt.look()
     virt.on_listing = lambda: None
-    nodes.look(session)
+    virt.look()
     assert virt.reads[pci_name(GPU)] == 2
 
 
@@ -85,132 +89,126 @@ def free(look):
     return {d.address: d.mdev_types[0].available_instances for d in look.devices}
 
 
-def test_a_mediated_device_changes_the_available_instances_of_its_parent(nodes):
-    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
-    session = Session(virt, ())
-    assert free(nodes.look(session)) == {GPU: 4, OTHER_GPU: 4}
+def test_a_mediated_device_changes_the_available_instances_of_its_parent():
+    virt = Host(gpu(GPU), gpu(OTHER_GPU))
+    assert free(virt.look()) == {GPU: 4, OTHER_GPU: 4}
 
     virt.add(mdev(uid(1), TYPE, pci_name(GPU)))
     virt.nodes[pci_name(GPU)].document = gpu(GPU, free=3)
-    look = nodes.look(session)
+    look = virt.look()
     assert free(look) == {GPU: 3, OTHER_GPU: 4}
     assert look.mdevs == (Mdev(uuid=uid(1), type=TYPE, parent_addr=GPU),)
 
     virt.nodes = {name: node for name, node in virt.nodes.items() if name.startswith("pci")}
     virt.nodes[pci_name(GPU)].document = gpu(GPU, free=4)
-    look = nodes.look(session)
+    look = virt.look()
     assert (free(look), look.mdevs) == ({GPU: 4, OTHER_GPU: 4}, ())
     assert virt.reads == {pci_name(GPU): 3, pci_name(OTHER_GPU): 1}
 
 
-def test_functions_of_one_card_share_available_instances(nodes):
+def test_functions_of_one_card_share_available_instances():
     makes = gpu("0000:08:00.4").partition("<capability type='mdev_types'>")[2]
     more = "<capability type='mdev_types'>" + makes.removesuffix("</capability></device>")
     functions = ["0000:08:00.4", "0000:08:00.5"]
-    virt = Libvirt(*(pci(each, "10de", "2236", pf=GPU, more=more) for each in functions))
-    session = Session(virt, ())
-    nodes.look(session)
+    virt = Host(*(pci(each, "10de", "2236", pf=GPU, more=more) for each in functions))
+    virt.look()
     virt.add(mdev(uid(1), TYPE, pci_name(functions[0])))
-    nodes.look(session)
+    virt.look()
     assert [virt.reads[pci_name(each)] for each in functions] == [2, 2]
 
 
-def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
+def test_an_invalid_device_affects_only_itself_and_is_read_once():
     odd = gpu(GPU).replace("<slot>0<", "<slot>32<")
-    virt = Libvirt(odd, gpu(OTHER_GPU))
-    session = Session(virt, ())
+    virt = Host(odd, gpu(OTHER_GPU))
     for _ in range(2):
-        look = nodes.look(session)
+        look = virt.look()
         assert addresses(look) == [OTHER_GPU]
         (problem,) = look.problems
         assert problem.item == f"device {pci_name(GPU)}"
         assert problem.message == "slot: 20 is more than 1F"
     assert set(virt.reads.values()) == {1}
 
-    nodes.mark(pci_name(GPU))
+    virt.observed.mark(pci_name(GPU))
     virt.nodes[pci_name(GPU)].document = gpu(GPU)
-    look = nodes.look(session)
+    look = virt.look()
     assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
 
 
-def test_a_look_that_broke_off_does_not_hide_a_removal(nodes):
-    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
-    session = Session(virt, ())
-    nodes.look(session)
+def test_a_look_that_broke_off_does_not_hide_a_removal():
+    virt = Host(gpu(GPU), gpu(OTHER_GPU))
+    virt.look()
     del virt.nodes[pci_name(OTHER_GPU)]
     node = virt.nodes[pci_name(GPU)]
     good, node.document, virt.alive = node.document, unsupported(), False
-    nodes.mark(pci_name(GPU))
+    virt.observed.mark(pci_name(GPU))
     with pytest.raises(libvirt.libvirtError):
-        nodes.look(session)
+        virt.look()
 
     node.document, virt.alive = good, True
 
-    assert addresses(nodes.look(session)) == [GPU]
+    assert addresses(virt.look()) == [GPU]
 
 
-def test_a_function_whose_own_interface_is_unknown_is_a_problem(nodes):
+def test_a_function_whose_own_interface_is_unknown_is_a_problem():
     nets = (net(name, "aa:bb:cc:00:00:00", pci_name(PF)) for name in ("eth0", "eth1"))
-    look = nodes.look(Session(Libvirt(pci(PF), *nets), ()))
+    virt = Host(pci(PF), *nets)
+    look = virt.look()
     (problem,) = look.problems
     assert problem.item == f"device {PF}"
     assert "eth0, eth1" in problem.message
     assert addresses(look) == [PF]
-    assert nodes.interfaces == {"eth0": PF, "eth1": PF}  # a guest of either may have the device
+    # A guest of either may have the device.
+    assert virt.observed.interfaces == {"eth0": PF, "eth1": PF}
 
 
-def test_a_device_removed_during_the_observation_is_no_problem(nodes):
-    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+def test_a_device_removed_during_the_observation_is_no_problem():
+    virt = Host(gpu(GPU), gpu(OTHER_GPU))
     virt.nodes[pci_name(GPU)].document = gone()
-    session = Session(virt, ())
-    look = nodes.look(session)
+    look = virt.look()
     assert (addresses(look), look.problems) == ([OTHER_GPU], ())
 
     virt.nodes[pci_name(GPU)].document = gpu(GPU)  # and is back
-    assert addresses(nodes.look(session)) == [GPU, OTHER_GPU]
+    assert addresses(virt.look()) == [GPU, OTHER_GPU]
 
 
-def test_an_unreadable_device_keeps_its_value_and_is_retried(nodes):
-    virt = Libvirt(gpu(GPU))
-    session = Session(virt, ())
-    before = nodes.look(session)
+def test_an_unreadable_device_keeps_its_value_and_is_retried():
+    virt = Host(gpu(GPU))
+    before = virt.look()
     node = virt.nodes[pci_name(GPU)]
     node.document = unsupported()
 
-    nodes.mark(pci_name(GPU))
-    look = nodes.look(session)
+    virt.observed.mark(pci_name(GPU))
+    look = virt.look()
 
     assert look.devices == before.devices
     assert [problem.item for problem in look.problems] == [f"device {pci_name(GPU)}"]
     node.document = gpu(GPU, free=1)
-    assert free(nodes.look(session)) == {GPU: 1}
+    assert free(virt.look()) == {GPU: 1}
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_failed_listing_is_raised_and_the_next_session_reads_everything(nodes, alive):
-    virt = Libvirt(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
-    known = nodes.look(Session(virt, ()))
-    session = Session(virt, ())
+def test_a_failed_listing_is_raised_and_the_next_session_reads_everything(alive):
+    virt = Host(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
+    known = virt.look()
+    virt.session = Session(virt, ())
     virt.refusal, virt.alive = unsupported(), alive
     with pytest.raises(libvirt.libvirtError):
-        nodes.look(session)
-    look = nodes.unlisted("gone")
+        virt.look()
+    look = virt.observed.unlisted("gone")
     assert (look.devices, look.mdevs) == (None, known.mdevs)
     assert [problem.item for problem in look.problems] == ["node devices"]
 
     virt.refusal, virt.alive = None, True
 
-    assert nodes.look(session).devices == known.devices
+    assert virt.look().devices == known.devices
     assert virt.reads[pci_name(GPU)] == 2
 
 
 def test_a_hanging_listing_is_not_repeated(release):
-    impatient = NodeDevices(CallWorkers(timeout=4.0))
-    virt = Libvirt(gpu(GPU))
+    virt = Host(gpu(GPU), timeout=4.0)
     virt.on_listing = release.wait
-    session = Session(virt, ())
     for _ in range(3):
-        look = impatient.look(session)
+        look = virt.look()
         assert look.devices is None
         assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
     assert virt.listings == 1
@@ -232,24 +230,13 @@ class Announcer:
         callback(self, Node(f"<name>{name}</name>"), *details, opaque)
 
 
-CREATED, DELETED = libvirt.VIR_NODE_DEVICE_EVENT_CREATED, libvirt.VIR_NODE_DEVICE_EVENT_DELETED
-LIFECYCLE, UPDATE = DEVICE_EVENTS
-
-#: As a host announces that a virtual function is made and given to a guest, and a disk plugged in.
-ANNOUNCED = (
-    (LIFECYCLE, "pci_0000_20_02_0", CREATED, 0),
-    (UPDATE, "pci_0000_20_02_0"),
-    (LIFECYCLE, "block_sdb_QEMU_HARDDISK", CREATED, 0),
-    (LIFECYCLE, "net_p20v0_52_54_00_20_02_00", DELETED, 0),
-)
-
-
-def test_events_mark_devices_to_read_again(nodes):
+def test_events_mark_devices_to_read_again():
+    """As a host announces that a virtual function is given to a guest, and a disk plugged in."""
     virt, names = Announcer(), []
     for event in DEVICE_EVENTS:
         subscribe_devices(virt, event, names.append)
-
-    for event in ANNOUNCED:
-        virt.play(*event)
-
-    assert names == ["pci_0000_20_02_0"] * 2 + ["net_p20v0_52_54_00_20_02_00"]
+    lifecycle, update = DEVICE_EVENTS
+    virt.play(update, "pci_0000_20_02_0")
+    virt.play(lifecycle, "block_sdb_QEMU_HARDDISK", libvirt.VIR_NODE_DEVICE_EVENT_CREATED, 0)
+    virt.play(lifecycle, "net_p20v0_52_54_00", libvirt.VIR_NODE_DEVICE_EVENT_DELETED, 0)
+    assert names == ["pci_0000_20_02_0", "net_p20v0_52_54_00"]
