@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.virt.libvirt.connection import KEEPALIVE, Session, broken, close_aside, optional
-from rtagent.virt.libvirt.events import run_event_loop
+from rtagent.virt.libvirt.connection import LibvirtConnection, Session, broken
 from rtagent.virt.libvirt.workers import CallWorkers
 
 T = TypeVar("T")
@@ -67,10 +65,8 @@ class HostConnection:
     """
 
     def __init__(self, uri: str, call_timeout: float) -> None:
-        self.uri = uri
         self._workers = CallWorkers(call_timeout)
-        self._lock = threading.Lock()
-        self._session: Session | None = None
+        self._connection = LibvirtConnection(uri, self._workers)
 
     def run(self, call: Callable[[libvirt.virConnect], T]) -> T:
         """Return the result of a call with the open connection.
@@ -80,7 +76,7 @@ class HostConnection:
         :raises HypervisorUnavailable: the host does not answer, or has no time now.
         :raises libvirt.libvirtError: the host refused.
         """
-        session = self._open()
+        session = self._connection.session()
         try:
             return self._workers.call(lambda: self._attempt(session, call))
         except TimeoutError as error:
@@ -88,48 +84,22 @@ class HostConnection:
 
     def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
         """Do the same without a time limit."""
-        return self._attempt(self._open(), call)
+        return self._attempt(self._connection.session(), call)
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        self._connection.close(0.0)
 
     def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
         try:
             return call(session.virt)
         except libvirt.libvirtError as error:
             if broken(session, error):
-                self._lose(session)
+                self._connection.lose(session, str(error))
                 raise self._unavailable(error) from error
             if error.get_error_code() == _BUSY:
                 raise self._unavailable(error) from error
             raise
 
-    def close(self) -> None:
-        """Close the connection, if it is open."""
-        with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
-            close_aside(session, self._workers)
-
-    def _open(self) -> Session:
-        with self._lock:
-            if self._session is not None:
-                return self._session
-            run_event_loop()  # keep-alive messages need it
-            try:
-                self._session = self._workers.call(self._connect)
-            except (libvirt.libvirtError, TimeoutError) as error:
-                raise self._unavailable(error) from error
-            return self._session
-
-    def _connect(self) -> Session:
-        session = Session(libvirt.open(self.uri), ())
-        with optional(session):
-            session.virt.setKeepAlive(*KEEPALIVE)
-        return session
-
-    def _lose(self, session: Session) -> None:
-        with self._lock:
-            if self._session is session:
-                self._session = None
-        close_aside(session, self._workers)
-
     def _unavailable(self, error: Exception) -> HypervisorUnavailable:
-        return HypervisorUnavailable(f"{self.uri}: {error}")
+        return HypervisorUnavailable(f"{self._connection.uri}: {error}")

@@ -13,7 +13,7 @@ from typing import TypeVar
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.ports import Reporter
+from rtagent.ports import NullReporter, Reporter
 from rtagent.virt.libvirt.events import (
     DEVICE_EVENTS,
     Changed,
@@ -105,7 +105,7 @@ class LibvirtConnection:
     """Opens a `Session` and replaces it after a loss.
 
     :param lost: called once for each session that was lost, with the cause of the targeted audit,
-        on any thread; it must return at once.
+        on any thread; it must return at once. None: nothing is called.
     :param domain: called on the events of domains; None: they are not subscribed to.
     :ivar file: the host file of a simulated host, else None.
     """
@@ -114,12 +114,12 @@ class LibvirtConnection:
         self,
         uri: str,
         workers: CallWorkers,
-        reporter: Reporter,
-        lost: Callable[[str], None],
+        reporter: Reporter | None = None,
+        lost: Callable[[str], None] | None = None,
         domain: Changed | None = None,
     ) -> None:
         self.uri, self.file = uri, host_file(uri)
-        self._workers, self._reporter = workers, reporter.named(__name__)
+        self._workers, self._reporter = workers, (reporter or NullReporter()).named(__name__)
         self._on_lost, self._on_domain = lost, domain
         self._opening = threading.Lock()
         # A simulated host is local: its driver may be slow, but does not hang.
@@ -183,18 +183,18 @@ class LibvirtConnection:
         if session.lost:
             return False
         session.lost = why
-        close_aside(session, self._workers)
-        self._on_lost(cause)
+        _close_aside(session, self._workers)
+        if self._on_lost is not None:
+            self._on_lost(cause)
         return True
 
-    def close(self) -> None:
-        """Close the session, if one is open, within the call time-out."""
+    def close(self, wait: float) -> None:
+        """Close the session, if one is open. :param wait: seconds for that; then it goes on."""
         self._connecting.forget()
         session, self._session = self._session, None
         if session is not None and not session.lost:
             session.lost = "closed"
-            with contextlib.suppress(TimeoutError):
-                self._workers.call(session.close)
+            _close_aside(session, self._workers).join(wait)
 
     def _current(self) -> tuple[Session, bool]:
         """Return the session and whether it was opened just now."""
@@ -214,7 +214,11 @@ class LibvirtConnection:
                 # Absence of a domain in an earlier state of the file is no evidence.
                 raise HypervisorUnavailable(f"{self.uri}: it has changed while it was read")
             session = Session(virt, stamp)
-            self._watch(session)
+            try:
+                self._workers.call(lambda: session.watch(self._on_domain, self.lose))
+            except Exception:
+                _close_aside(session, self._workers)
+                raise
         except HypervisorUnavailable:
             raise
         except Exception as error:  # the binding also raises SystemError, as of text in no UTF-8
@@ -228,13 +232,6 @@ class LibvirtConnection:
     def _signature(self) -> Signature:
         return signature(self.file) if self.file is not None else ()
 
-    def _watch(self, session: Session) -> None:
-        try:
-            self._workers.call(lambda: session.watch(self._on_domain, self.lose))
-        except Exception:
-            close_aside(session, self._workers)
-            raise
-
 
 def library_version() -> str:
     """Return the version of libvirt's library on this machine, such as 9.0.0."""
@@ -242,7 +239,7 @@ def library_version() -> str:
     return f"{major}.{rest // 1000}.{rest % 1000}"
 
 
-def close_aside(session: Session, workers: CallWorkers) -> None:
+def _close_aside(session: Session, workers: CallWorkers) -> threading.Thread:
     """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
     event thread.
 
@@ -254,7 +251,9 @@ def close_aside(session: Session, workers: CallWorkers) -> None:
         workers.settle(SETTLE)
         session.close()
 
-    threading.Thread(target=close, name="libvirt-close", daemon=True).start()
+    thread = threading.Thread(target=close, name="libvirt-close", daemon=True)
+    thread.start()
+    return thread
 
 
 def caused(call: Callable[[], T]) -> T:

@@ -15,7 +15,7 @@ from rtagent.model.metric import CpuUse
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
-from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
+from rtagent.ports import HostIdentity, PersistentMemory, Reporter
 from rtagent.virt.libvirt.connection import (
     REOPEN,
     LibvirtConnection,
@@ -69,16 +69,14 @@ class LibvirtHypervisor:
         self._domains = Domains(self._workers, self._storage)
         self._namespaces = Namespaces(pmem)
         self._connection = LibvirtConnection(
-            uri, self._workers, reporter or NullReporter(), self._on_lost, self._on_domain
+            uri, self._workers, reporter, self._on_lost, self._on_domain
         )
         # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
         # virtqemud), which never connects to it again on behalf of the same connection. So they
         # have a connection of their own, whose loss concerns them alone, and threads of their own.
         self._device_workers = CallWorkers(call_timeout)
         self._devices = NodeDevices(self._device_workers)
-        self._device_connection = LibvirtConnection(
-            uri, self._device_workers, NullReporter(), _ignore_event
-        )
+        self._device_connection = LibvirtConnection(uri, self._device_workers)
         self._watch = ExitStack()
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[HostRead](call_timeout, REOPEN)
@@ -146,8 +144,8 @@ class LibvirtHypervisor:
     def stop(self) -> None:
         self._on_event = _ignore_event
         self._watch.close()
-        self._connection.close()
-        self._device_connection.close()
+        self._connection.close(self._workers.timeout)
+        self._device_connection.close(self._device_workers.timeout)
 
     def _read_host(self, session: Session) -> HostRead:
         """Read the host once per session, again when its cheap values differ, and at every
