@@ -48,70 +48,45 @@ def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
     return parsed(*parts, vcpu=vcpu).confinement.occupancy(HOST)
 
 
+def pin(vcpu, cpus):
+    return f"<vcpupin vcpu='{vcpu}' cpuset='{cpus}'/>"
+
+
+EMULATOR = "<emulatorpin cpuset='5'/>"
+WITH_IO = "<vcpu cpuset='0-1'>1</vcpu><iothreads>1</iothreads>"
+SECOND_IS_IN = "<vcpus><vcpu id='0' enabled='no'/><vcpu id='1' enabled='yes'/></vcpus>"
+
+
 @pytest.mark.parametrize(
-    ("vcpu", "tuning", "expected"),
+    ("vcpu", "tuning", "pcpus", "vcpus"),
     [
-        ("<vcpu cpuset='0-3,^1'>1</vcpu>", "", {0, 2, 3}),
-        ("<vcpu placement='auto' cpuset='2-3'>1</vcpu>", "", set()),
-        ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='6'/>", {4, 6}),
-        ("<vcpu>2</vcpu>", "<emulatorpin cpuset='1'/>", {1}),
+        ("<vcpu cpuset='0-3,^1'>1</vcpu>", "", {0, 2, 3}, [{0, 2, 3}]),
+        ("<vcpu placement='auto' cpuset='2-3'>1</vcpu>", "", set(), []),
+        ("<vcpu>2</vcpu>", pin(0, 4) + pin(1, 6), {4, 6}, [{4}, {6}]),
+        ("<vcpu>2</vcpu>", EMULATOR, {5}, []),
         # The set of <vcpu> is that of threads without a pin: of a vCPU, of the emulator.
-        (
-            "<vcpu cpuset='0-1'>2</vcpu>",
-            "<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>",
-            {0, 1, 4, 5},
-        ),
-        ("<vcpu cpuset='0-1'>1</vcpu>", "<vcpupin vcpu='0' cpuset='4'/>", {0, 1, 4}),
+        ("<vcpu cpuset='0-1'>2</vcpu>", pin(0, 4) + EMULATOR, {0, 1, 4, 5}, [{4}, {0, 1}]),
+        ("<vcpu cpuset='0-1'>1</vcpu>", pin(0, 4), {0, 1, 4}, [{4}]),
+        (WITH_IO, pin(0, 4) + EMULATOR, {0, 1, 4, 5}, [{4}]),
+        (WITH_IO, f"{pin(0, 4)}{EMULATOR}<iothreadpin cpuset='6'/>", {4, 5, 6}, [{4}]),
         # Everywhere is no confinement, of which others take nothing away.
-        ("<vcpu cpuset='0-7'>1</vcpu>", "", set()),
-        ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='3'/><emulatorpin cpuset='0-7'/>", {3}),
+        ("<vcpu cpuset='0-7'>1</vcpu>", "", set(), []),
+        ("<vcpu>2</vcpu>", pin(0, 3) + pin(1, "0-7"), {3}, [{3}]),
         # A guest that has every CPU for itself is confined: each vCPU to one.
         (
             "<vcpu>8</vcpu>",
-            "".join(f"<vcpupin vcpu='{n}' cpuset='{n}'/>" for n in range(8)),
-            set(range(8)),
+            "".join(map(pin, range(8), range(8))),
+            HOST.online,
+            [{n} for n in range(8)],
         ),
-    ],
-)
-def test_cpus_to_which_threads_are_pinned(vcpu, tuning, expected):
-    assert occupied(f"<cputune>{tuning}</cputune>", vcpu=vcpu).pcpus == expected
-
-
-@pytest.mark.parametrize(
-    ("vcpu", "rest", "expected"),
-    [
-        (
-            "<vcpu cpuset='0-1'>3</vcpu>",
-            "<cputune><vcpupin vcpu='2' cpuset='6'/></cputune>",
-            [{0, 1}, {0, 1}, {6}],
-        ),
-        ("<vcpu>1</vcpu>", "<cputune><emulatorpin cpuset='4'/></cputune>", []),
         # vCPUs that are not plugged in do not run, and a pin may name one that does not exist.
-        (
-            "<vcpu current='1'>2</vcpu>",
-            "<cputune><vcpupin vcpu='1' cpuset='4'/><vcpupin vcpu='9' cpuset='5'/></cputune>",
-            [],
-        ),
-        (
-            "<vcpu current='1'>2</vcpu>",
-            "<vcpus><vcpu id='0' enabled='no'/><vcpu id='1' enabled='yes'/></vcpus>"
-            "<cputune><vcpupin vcpu='0' cpuset='3'/><vcpupin vcpu='1' cpuset='4'/></cputune>",
-            [{4}],
-        ),
+        ("<vcpu current='1'>2</vcpu>", pin(1, 4) + pin(9, 5), {4, 5}, []),
+        (f"<vcpu current='1'>2</vcpu>{SECOND_IS_IN}", pin(0, 3) + pin(1, 4), {3, 4}, [{4}]),
     ],
 )
-def test_cpus_of_each_vcpu_that_is_confined(vcpu, rest, expected):
-    assert list(occupied(rest, vcpu=vcpu).vcpus) == expected
-
-
-@pytest.mark.parametrize(
-    ("pin", "expected"),
-    [("", {0, 1, 4, 5}), ("<iothreadpin iothread='1' cpuset='6'/>", {4, 5, 6})],
-)
-def test_cpus_of_io_threads(pin, expected):
-    tuning = f"<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>{pin}"
-    parts = "<iothreads>1</iothreads>", f"<cputune>{tuning}</cputune>"
-    assert occupied(*parts, vcpu="<vcpu cpuset='0-1'>1</vcpu>").pcpus == expected
+def test_cpus_to_which_threads_are_pinned(vcpu, tuning, pcpus, vcpus):
+    seen = occupied(f"<cputune>{tuning}</cputune>", vcpu=vcpu)
+    assert (seen.pcpus, list(seen.vcpus)) == (pcpus, vcpus)
 
 
 def test_where_memory_is_is_unknown_while_the_host_was_never_read():

@@ -27,55 +27,44 @@ def given(devices: str, os: str = "") -> Given:
     return facts.confinement.given
 
 
+def hostdev(of: str, source: str, mode: str = "subsystem") -> str:
+    return f"<hostdev mode='{mode}' type='{of}'><source>{source}</source></hostdev>"
+
+
+def interface(of: str, attributes: str, inner: str = "") -> str:
+    return f"<interface type='{of}'><source {attributes}>{inner}</source></interface>"
+
+
+def nvdimm(path: str) -> str:
+    size = "<target><size unit='KiB'>1</size></target>"
+    return f"<memory model='nvdimm'><source><path>{path}</path></source>{size}</memory>"
+
+
+NIC = Given(interfaces=frozenset({"ens1f0v1"}))
+PMEM = Given(namespaces=frozenset({"/dev/dax0.0"}))
+MDEV = Given(mdevs=frozenset({UUID}))
+BEHIND = f"<source file='/b'/><backingStore type='nvme'>{NVME}</backingStore>"
+
+
 @pytest.mark.parametrize(
     ("devices", "expected"),
     [
-        (f"<hostdev mode='subsystem' type='pci'><source>{AT}</source></hostdev>", ADDRESS),
-        (
-            f"<interface type='hostdev' managed='yes'><source network='vfs'>{OF_PCI}</source>"
-            "</interface>",
-            ADDRESS,
-        ),
-        (
-            "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
-            f"<source><address uuid='{UUID.upper()}'/></source></hostdev>",
-            Given(mdevs=frozenset({UUID})),
-        ),
-        ("<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>", VDPA),
-        (
-            "<interface type='direct'><source dev='ens1f0v1' mode='passthrough'/></interface>",
-            Given(interfaces=frozenset({"ens1f0v1"})),
-        ),
-        (
-            "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v1</interface>"
-            "</source></hostdev>",
-            Given(interfaces=frozenset({"ens1f0v1"})),
-        ),
-        (
-            "<hostdev mode='capabilities' type='misc'><source><char>/dev/vhost-vdpa-0</char>"
-            "</source></hostdev>",
-            VDPA,
-        ),
+        (hostdev("pci", AT), ADDRESS),
+        (interface("hostdev", "network='vfs'", OF_PCI), ADDRESS),
+        (hostdev("mdev", f"<address uuid='{UUID.upper()}'/>"), MDEV),
+        (interface("vdpa", "dev='/dev/vhost-vdpa-0'"), VDPA),
+        (interface("direct", "dev='ens1f0v1' mode='passthrough'"), NIC),
+        (hostdev("net", "<interface>ens1f0v1</interface>", "capabilities"), NIC),
+        (hostdev("misc", "<char>/dev/vhost-vdpa-0</char>", "capabilities"), VDPA),
         (disk(NVME, "nvme"), ADDRESS),
         (disk("<source dev='/dev/vhost-vdpa-0'/>", "vhostvdpa"), VDPA),
         # Images behind an image, the destination of a copy, the data of an image.
-        (
-            disk("<source file='/a'/><backingStore type='file'><source file='/b'/>"
-                 f"<backingStore type='nvme'>{NVME}</backingStore></backingStore>"),
-            ADDRESS,
-        ),
+        (disk(f"<source file='/a'/><backingStore type='file'>{BEHIND}</backingStore>"), ADDRESS),
         (disk(f"<source file='/a'/><mirror type='nvme' job='copy'>{NVME}</mirror>"), ADDRESS),
-        (
-            disk(f"<source file='/a'><dataStore type='nvme'>{NVME}</dataStore></source>"),
-            ADDRESS,
-        ),
-        (
-            "<memory model='nvdimm'><source><path>/dev/dax0.0</path></source>"
-            "<target><size unit='KiB'>1</size></target></memory>",
-            Given(namespaces=frozenset({"/dev/dax0.0"})),
-        ),
+        (disk(f"<source file='/a'><dataStore type='nvme'>{NVME}</dataStore></source>"), ADDRESS),
+        (nvdimm("/dev/dax0.0"), PMEM),
     ],
-)  # fmt: skip
+)
 def test_what_an_element_assigns(devices, expected):
     assert given(devices) == expected
 
@@ -91,9 +80,9 @@ QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
         ("vfio-pci,sysfsdev=/sys/bus/pci/devices/0000:60:00.0", ADDRESS),
         ("file=nvme://0000:60:00.0/1,if=none", ADDRESS),
         (f"vfio-pci,host=60:00.0,vf-token={UUID}", ADDRESS),
-        (f"vfio-pci,sysfsdev=/sys/devices/0000:60:00.0/{UUID}", Given(mdevs=frozenset({UUID}))),
+        (f"vfio-pci,sysfsdev=/sys/devices/0000:60:00.0/{UUID}", MDEV),
         ("vhost-vdpa,vhostdev=/dev/vhost-vdpa-0,id=n0", VDPA),
-        ("memory-backend-file,mem-path=/dev/dax0.0", Given(namespaces=frozenset({"/dev/dax0.0"}))),
+        ("memory-backend-file,mem-path=/dev/dax0.0", PMEM),
         ("virtio-net-pci,netdev=n0,addr=05.0", Given()),
     ],
 )  # fmt: skip
@@ -143,22 +132,17 @@ def test_variables_of_the_firmware_may_be_on_an_nvme_controller():
 @pytest.mark.parametrize(
     "element",
     [
-        "<interface type='direct'><source dev='eth0' mode='bridge'/></interface>",
-        "<interface type='network'><source network='vfs'/></interface>",
-        "<interface type='user'><source dev='eth0'/></interface>",
-        "<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/><product id='0x2'/>"
-        "</source></hostdev>",
-        "<hostdev mode='subsystem' type='scsi'><source><adapter name='scsi_host0'/>"
-        "<address bus='0' target='0' unit='0'/></source></hostdev>",
-        "<hostdev mode='capabilities' type='storage'><source><block>/dev/sdb</block></source>"
-        "</hostdev>",
-        "<hostdev mode='capabilities' type='misc'><source><char>/dev/input/event3</char></source>"
-        "</hostdev>",
+        interface("direct", "dev='eth0' mode='bridge'"),
+        interface("network", "network='vfs'"),
+        interface("user", "dev='eth0'"),
+        hostdev("usb", "<vendor id='0x1'/><product id='0x2'/>"),
+        hostdev("scsi", "<adapter name='scsi_host0'/><address bus='0' target='0' unit='0'/>"),
+        hostdev("storage", "<block>/dev/sdb</block>", "capabilities"),
+        hostdev("misc", "<char>/dev/input/event3</char>", "capabilities"),
         disk("<source dev='/dev/nvme0n1'/>", "block"),
         "<tpm><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>",
         "<rng model='virtio'><backend model='random'>/dev/hwrng</backend></rng>",
-        "<memory model='nvdimm'><source><path>/images/nvdimm</path></source>"
-        "<target><size unit='KiB'>1</size></target></memory>",
+        nvdimm("/images/nvdimm"),
     ],
 )
 def test_what_guests_share_or_no_claim_has_is_neither_assigned_nor_a_problem(element):
@@ -168,9 +152,7 @@ def test_what_guests_share_or_no_claim_has_is_neither_assigned_nor_a_problem(ele
 
 def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
     facts = parse_domain(
-        "<domain><memory>1</memory><devices><memory model='nvdimm'>"
-        "<source><path>/dev/dax0.0</path></source><target><size>1</size></target></memory>"
-        "</devices></domain>"
+        f"<domain><memory>1</memory><devices>{nvdimm('/dev/dax0.0')}</devices></domain>"
     )
     for namespaces, expected in (
         ({"/dev/dax0.0": "ns0"}, Occupancy(namespaces=frozenset({"ns0"}))),
