@@ -31,14 +31,10 @@ _PERSISTENT = frozenset({"nvdimm", "virtio-pmem"})
 _ENCLAVES = "sgx-epc"
 
 
-class _Binding(Value, frozen=True):
-    """:ivar cells: the named host cells. :ivar confined: all memory comes from them."""
+#: The named host cells, and whether all memory comes from them.
+_Binding = tuple[frozenset[int], bool]
 
-    cells: frozenset[int]
-    confined: bool
-
-
-_ANYWHERE = _Binding(frozenset(), False)
+_ANYWHERE: _Binding = (frozenset(), False)
 
 
 class BackedMemory(Value, frozen=True, kw_only=True):
@@ -211,7 +207,7 @@ def _bindings(domain: etree._Element, unread: Unread) -> dict[int | None, _Bindi
         if element.get("nodeset") is None or element.get("placement") == "auto":
             return number, _ANYWHERE  # libvirt chooses
         cells = numbers(element.get("nodeset"), f"<{element.tag} nodeset>")
-        return number, _Binding(cells, element.get("mode", "strict") in _CONFINING)
+        return number, (cells, element.get("mode", "strict") in _CONFINING)
 
     tuned = child(domain, "numatune")
     elements = () if tuned is None else tuned.iterchildren("memory", "memnode")
@@ -269,13 +265,9 @@ def _backed(
     sizes: Mapping[int | None, int],
     cell: int | None,
 ) -> BackedMemory:
-    binding = bindings.get(cell, bindings.get(None, _ANYWHERE))
-    return BackedMemory(
-        size=size,
-        cells=binding.cells,
-        confined=binding.confined,
-        pagesize=sizes.get(cell, sizes.get(None)),
-    )
+    cells, confined = bindings.get(cell, bindings.get(None, _ANYWHERE))
+    pagesize = sizes.get(cell, sizes.get(None))
+    return BackedMemory(size=size, cells=cells, confined=confined, pagesize=pagesize)
 
 
 def _devices(domain: etree._Element) -> Iterator[etree._Element]:

@@ -263,14 +263,8 @@ def _memory_mb(root: etree._Element, excluded: int) -> int:
 
 def _files(root: etree._Element) -> tuple[str, ...]:
     return tuple(
-        source
+        source.get("file", "")
         for disk in root.iterfind("devices/disk[@type='file']")
         if disk.get("device", "disk") == "disk" and disk.find("readonly") is None
-        for source in (_source(disk),)
-        if source
+        for source in disk.iterfind("source[@file]")
     )
-
-
-def _source(disk: etree._Element) -> str | None:
-    source = disk.find("source")
-    return source.get("file") if source is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from uuid import UUID
 
@@ -241,26 +242,17 @@ def _read_mdev(element: etree._Element) -> str:
         raise BadDocument(f"<address uuid> of a mediated device is {uuid!r}") from error
 
 
-def _read_vdpa(element: etree._Element) -> str:
-    return _source(element, "source", "dev")
-
-
 def _read_macvtap(element: etree._Element) -> str | None:
     """Return the interface below a macvtap device. Only in this mode one guest has it alone."""
     source = element.find("source")
     if source is None or source.get("mode") != "passthrough":
         return None
-    return _source(element, "source", "dev")
-
-
-def _read_interface(element: etree._Element) -> str:
-    """Return the interface that libvirt moves into a container."""
-    return _source(element, "source/interface")
+    return _source(element)
 
 
 def _read_character(element: etree._Element) -> str | None:
     """Return the path of a character device of a container, if it is a vDPA device."""
-    path = _source(element, "source/char")
+    path = _source(element, "source/char", "")
     return path if path.startswith(_VDPA) else None
 
 
@@ -269,7 +261,7 @@ def _read_namespace(element: etree._Element) -> str | None:
     return path if path.startswith(_NAMESPACE) else None
 
 
-def _source(element: etree._Element, path: str, attribute: str = "") -> str:
+def _source(element: etree._Element, path: str = "source", attribute: str = "dev") -> str:
     """Return an attribute of an element, or its text. :raises BadDocument: it is empty."""
     source = element.find(path)
     name = None if source is None else source.get(attribute) if attribute else source.text
@@ -286,13 +278,14 @@ def _where(element: etree._Element) -> str:
 _READERS: Mapping[tuple[str, str], tuple[str, Callable[[etree._Element], str | None]]] = {
     ("hostdev", "pci"): ("addresses", _read_address),
     ("hostdev", "mdev"): ("mdevs", _read_mdev),
-    ("hostdev", "net"): ("interfaces", _read_interface),
+    # An interface that libvirt moves into a container.
+    ("hostdev", "net"): ("interfaces", partial(_source, path="source/interface", attribute="")),
     ("hostdev", "misc"): ("vdpas", _read_character),
     ("interface", "hostdev"): ("addresses", _read_address),
     ("interface", "direct"): ("interfaces", _read_macvtap),
-    ("interface", "vdpa"): ("vdpas", _read_vdpa),
+    ("interface", "vdpa"): ("vdpas", _source),
     ("memory", ""): ("namespaces", _read_namespace),
     **{(tag, "nvme"): ("addresses", _read_address) for tag in _STORAGE},
-    **{(tag, "vhostvdpa"): ("vdpas", _read_vdpa) for tag in _STORAGE},
+    **{(tag, "vhostvdpa"): ("vdpas", _source) for tag in _STORAGE},
 }
 _TAGS = ("disk", "hostdev", "interface", "memory")

@@ -31,23 +31,17 @@ def domain_xml(
         E.os(E.type("hvm", arch="x86_64")),
         type="test",
     )
-    if not active:
-        set_run_state(domain, SHUT_OFF)
+    _switch(domain, active)
     return etree.tostring(domain, encoding="unicode", pretty_print=True)
 
 
-def run_state(domain: etree._Element) -> str:
-    """Return the state that a domain document has for libvirt's test driver; "": running."""
-    return (domain.findtext(_RUN_STATE) or "").strip()
-
-
-def set_run_state(domain: etree._Element, state: str) -> None:
-    """Replace that state."""
+def _switch(domain: etree._Element, active: bool) -> None:
+    """Replace the state that a domain document has for libvirt's test driver. None: running."""
     for element in domain.findall(_RUN_STATE):
         domain.remove(element)
-    if state:
+    if not active:
         element = etree.SubElement(domain, _RUN_STATE, nsmap={"test": _TEST})
-        element.text = state
+        element.text = SHUT_OFF
 
 
 class SimulationError(RtAgentError):
@@ -91,16 +85,13 @@ class World:
 
         :raises SimulationError: the document is invalid, or another domain has its name.
         """
-        domain = _item(document, "domain")
-        uuid = _uuid(_text(domain, "uuid"))
+        uuid = _uuid(_text(_item(document, "domain"), "uuid"))
         old, active = self._domains.get(uuid), bool(self.is_active(uuid))
-        if old is None:
-            self.add_domain(document)
-        else:
-            place = self._root.index(old)
+        place = len(self._root) if old is None else self._root.index(old)
+        if old is not None:
             self.remove_domain(uuid)
-            self.add_domain(document)
-            self._root.insert(place, self._domains[uuid])
+        self.add_domain(document)
+        self._root.insert(place, self._domains[uuid])
         self.set_active(uuid, active)
         return uuid
 
@@ -112,22 +103,24 @@ class World:
     def is_active(self, uuid: str) -> bool | None:
         """Return whether a domain runs; None: there is no such domain."""
         found = self._domains.get(_uuid(uuid))
-        return None if found is None else run_state(found) != SHUT_OFF
+        return None if found is None else (found.findtext(_RUN_STATE) or "").strip() != SHUT_OFF
 
     def set_active(self, uuid: str, active: bool) -> None:
         """Start a domain or switch it off. :raises SimulationError: there is no such domain."""
-        domain = self._domains.get(_uuid(uuid))
-        if domain is None:
-            raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
-        set_run_state(domain, "" if active else SHUT_OFF)
+        _switch(self._known(uuid), active)
 
     def remove_domain(self, uuid: str) -> None:
         """Remove a domain. :raises SimulationError: there is no such domain."""
-        domain = self._domains.pop(_uuid(uuid), None)
-        if domain is None:
-            raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
+        domain = self._known(uuid)
+        del self._domains[_uuid(uuid)]
         self._names.remove(_text(domain, "name"))
         self._root.remove(domain)
+
+    def _known(self, uuid: str) -> etree._Element:
+        domain = self._domains.get(_uuid(uuid))
+        if domain is None:
+            raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
+        return domain
 
     @property
     def device_names(self) -> tuple[str, ...]:
