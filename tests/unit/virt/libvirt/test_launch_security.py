@@ -15,6 +15,7 @@ from tests.support.guests import applied, granted, plain_domain
 
 FACTS = "<cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>"
 NUMBERS = "<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>"
+SEV = "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>"
 
 
 def capacities(sev):
@@ -28,25 +29,18 @@ def supported(model=AMD_SEV, contexts=None, **facts):
 @pytest.mark.parametrize(
     ("sev", "expected"),
     [
-        ("", ()),
         ("<sev supported='no'/>", ()),
         ("<sev supported='yes'><cbitpos>47</cbitpos></sev>", (supported(cbitpos=47),)),
         (
             f"<sev supported='yes'>{FACTS}{NUMBERS}</sev>",
             (supported(contexts=59, cbitpos=51, reduced_phys_bits=1),),
         ),
-        (
-            "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>",
-            (supported(contexts=9), supported(AMD_SEV_ES, 450)),
-        ),
+        (SEV, (supported(contexts=9), supported(AMD_SEV_ES, 450))),
         ("<sev supported='yes'><maxGuests>0</maxGuests></sev>", ()),
     ],
 )
 def test_models_of_a_host(sev, expected):
     assert capacities(sev) == expected
-
-
-SEV = "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>"
 
 
 def types(*names, supported="yes"):

@@ -1,5 +1,7 @@
 """The hardware of a simulated host, and its documents as libvirt's test driver shows them."""
 
+import contextlib
+
 import libvirt
 import pytest
 from lxml import etree
@@ -9,6 +11,7 @@ from rtagent.virt.libvirt.capabilities import parse_cells
 from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device, root_ports
 from rtagent.virt.simulate import Machine, SimulationError
 from rtagent.virt.simulate.documents import capabilities_document, device_documents, host_document
+from rtagent.virt.simulate.machine import LIMITS
 
 
 def test_cpus_are_numbered_as_linux_does():
@@ -53,25 +56,46 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_libvirt_sees_the_machine(machine, tmp_path):
+WITH_DEVICES = [
+    Machine(gpus=2, nics=1, vfs=8, nvmes=1),
+    Machine(sockets=1, cores=1, threads=1, memory_mb=1, **LIMITS),
+    Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
+]
+
+
+@contextlib.contextmanager
+def opened(machine, tmp_path):
+    """libvirt's connection to the machine."""
     file = tmp_path / "host.xml"
     file.write_bytes(etree.tostring(host_document(machine)))
     connection = libvirt.open(f"test://{file}")
-
-    _, memory_mb, cpus, _, nodes, sockets, cores, threads = connection.getInfo()
+    yield connection
     connection.close()
 
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_libvirt_sees_the_machine(machine, tmp_path):
+    with opened(machine, tmp_path) as connection:
+        _, memory_mb, cpus, _, nodes, sockets, cores, threads = connection.getInfo()
     assert memory_mb == machine.memory_mb
     assert cpus == nodes * sockets * cores * threads
     assert cpus == machine.sockets * machine.cores * machine.threads
     assert (nodes, threads) == (machine.numa_cells, machine.threads)
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_the_capabilities_follow_libvirts_schema(machine):
-    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/capability.rng"))
-    schema.assertValid(capabilities_document(machine))
+def schema(name):
+    return etree.RelaxNG(etree.parse(f"/usr/share/libvirt/schemas/{name}.rng"))
+
+
+CAPABILITIES, NODE_DEVICES = schema("capability"), schema("nodedev")
+
+
+@pytest.mark.parametrize("machine", [*MACHINES, *WITH_DEVICES], ids=str)
+def test_the_documents_follow_libvirts_schema(machine):
+    CAPABILITIES.assertValid(capabilities_document(machine))
+    for document in device_documents(machine):
+        # A document of its own: within another one, white space counts.
+        NODE_DEVICES.assertValid(etree.fromstring(etree.tostring(document)))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
@@ -90,31 +114,9 @@ def test_the_capabilities_describe_the_cells(machine):
         assert cell.distances == {other.id: 10 if other is cell else 21 for other in cells}
 
 
-WITH_DEVICES = [
-    Machine(gpus=2, nics=1, vfs=8, nvmes=1),
-    Machine(
-        sockets=1,
-        cores=1,
-        threads=1,
-        memory_mb=1,
-        gpus=16,
-        nics=16,
-        vfs=256,
-        nvmes=16,
-        shared_gpus=16,
-    ),
-    Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
-]
-
-
 def nodes(machine, tmp_path):
-    file = tmp_path / "host.xml"
-    file.write_bytes(etree.tostring(host_document(machine)))
-    connection = libvirt.open(f"test://{file}")
-    try:
+    with opened(machine, tmp_path) as connection:
         found = [parse_node_device(each.XMLDesc(0)) for each in connection.listAllDevices(0)]
-    finally:
-        connection.close()
     return {each.name: each for each in found if each}
 
 
@@ -173,11 +175,3 @@ def test_each_device_has_an_address_and_each_card_a_root_port_of_its_own(machine
     cards = {each.address[:-1] for each in found if each.parent_addr is None}
     assert len(set(ports.values())) == len(cards)
     assert not set(ports.values()) & addresses
-
-
-@pytest.mark.parametrize("machine", WITH_DEVICES, ids=str)
-def test_the_documents_follow_libvirts_schema(machine):
-    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/nodedev.rng"))
-    for document in device_documents(machine):
-        # A document of its own: within another one, white space counts.
-        schema.assertValid(etree.fromstring(etree.tostring(document)))
