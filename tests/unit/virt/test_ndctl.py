@@ -75,6 +75,11 @@ def test_a_host_without_the_command_has_no_namespaces(tmp_path):
     assert (source.installed, source.namespaces()) == (False, ())
 
 
+def test_a_failing_command_is_an_error(tmp_path):
+    with pytest.raises(PmemUnavailable, match="it is broken"):
+        Ndctl(command(tmp_path, "echo it is broken >&2; exit 1")).namespaces()
+
+
 def test_a_hanging_command_is_given_up(tmp_path):
     started = time.monotonic()
     with pytest.raises(PmemUnavailable, match="did not end within 1 s"):

@@ -50,6 +50,7 @@ def test_domains_are_running_or_defined(tmp_path):
 @pytest.mark.parametrize(
     ("verb", "argument", "message"),
     [
+        ("add_domain", "<domain", "the domain document is not well-formed"),
         ("add_domain", DEVICE, "is a <device>, not a <domain>"),
         ("add_domain", "<domain type='kvm'/>", "'kvm': a simulated host runs <domain type='test'>"),
         ("add_domain", "<domain type='test'/>", "no <name>: add one"),
@@ -76,6 +77,11 @@ def test_an_invalid_change_is_refused_and_changes_nothing(file, verb, argument, 
 
     assert file.read_bytes() == before
     assert sorted(file.parent.iterdir()) == there
+
+
+def test_a_missing_file_is_created_by_a_command(tmp_path):
+    with pytest.raises(SimulationError, match="create the host with"), edit(tmp_path / "host.xml"):
+        pass
 
 
 @pytest.mark.parametrize(
