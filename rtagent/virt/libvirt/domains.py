@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+import zlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
@@ -12,13 +15,13 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import EVERY_KIND, UNBOUND, Occupancy
+from rtagent.model.guest import DomainDocument
 from rtagent.model.observation import Domain, Problem
 from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.virt.libvirt.connection import Session, broken, caused
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
-from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
 from rtagent.virt.libvirt.workers import BoundedCalls, CallWorkers, LateCall
 
@@ -28,6 +31,14 @@ ROUND = 10
 
 #: The time-outs of one call for which the list of all domains is awaited: of 50,000, for instance.
 _PATIENCE = 12
+
+#: Bytes of all compressed documents. Those that were not read for longest are dropped first.
+CAPACITY = 32 * 1024 * 1024
+#: Bytes of the longest document that is kept. libvirt itself allows no longer string.
+LONGEST = 4 * 1024 * 1024
+
+#: The fastest level: an audit of thousands of domains must not take noticeably longer.
+_LEVEL = 1
 
 _STATE = libvirt.VIR_DOMAIN_STATS_STATE
 _SIZES = _STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
@@ -334,3 +345,59 @@ def _read(
         if broken(session, error):
             raise
         return Problem(item=f"domain {each.uuid}", message=str(error))
+
+
+class ReadDocuments:
+    """The documents of domains as they were last read, within a bound of memory. Thread-safe:
+    audits write it, and the read API reads it instead of calling libvirt.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity, self._size = capacity, 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[bytes, datetime]] = OrderedDict()
+
+    def keep(self, uuid: str, xml: str) -> None:
+        """Keep the document of a domain that was read now."""
+        content = xml.encode("utf-8", "replace")
+        packed = b"" if len(content) > LONGEST else zlib.compress(content, _LEVEL)
+        now = datetime.now(UTC)
+        with self._lock:
+            self._drop(uuid)
+            if not packed:
+                return
+            self._kept[uuid] = (packed, now)
+            self._size += len(packed)
+            while self._size > self._capacity:
+                self._drop(next(iter(self._kept)))
+
+    def confirm(self, uuid: str) -> bool:
+        """Note that the document of a domain was read now and is still the same one.
+
+        :return: whether it is kept.
+        """
+        now = datetime.now(UTC)
+        with self._lock:
+            found = self._kept.pop(uuid, None)
+            if found is not None:
+                self._kept[uuid] = (found[0], now)
+        return found is not None
+
+    def retain(self, uuids: Collection[str]) -> None:
+        """Drop the documents of all other domains: these no longer exist."""
+        with self._lock:
+            for uuid in self._kept.keys() - uuids:
+                self._drop(uuid)
+
+    def get(self, uuid: str) -> DomainDocument | None:
+        """Return the document of a domain, or None if it is not kept."""
+        with self._lock:
+            found = self._kept.get(uuid)
+        if found is None:
+            return None
+        packed, at = found
+        return DomainDocument(xml=zlib.decompress(packed).decode(), at=at)
+
+    def _drop(self, uuid: str) -> None:
+        packed, _ = self._kept.pop(uuid, (b"", None))
+        self._size -= len(packed)
