@@ -177,6 +177,8 @@ def device(model="dimm", source="", target="<size unit='MiB'>512</size><node>0</
 
 
 OWN = "<nodemask>1</nodemask><pagesize unit='KiB'>2048</pagesize>"
+BOTH_CELLS, ONE_GIB = "<nodemask>0-1</nodemask>", "<pagesize unit='GiB'>1</pagesize>"
+GROWN = "<size unit='MiB'>512</size><requested>4096</requested><current>2048</current>"
 
 
 @pytest.mark.parametrize(
@@ -185,23 +187,10 @@ OWN = "<nodemask>1</nodemask><pagesize unit='KiB'>2048</pagesize>"
         # A device is backed like its guest cell, unless it says otherwise.
         (device(), ({0: 1536}, {0: {2048: 768}})),
         (device(source=OWN), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
-        (
-            device(source="<nodemask>0-1</nodemask>"),
-            ({0: 1536, 1: 512}, {0: {2048: 768}, 1: {2048: 256}}),
-        ),
+        (device(source=BOTH_CELLS), ({0: 1536, 1: 512}, {0: {2048: 768}, 1: {2048: 256}})),
         (device(source="<pagesize unit='KiB'>4</pagesize>"), ({0: 1536}, {0: {2048: 512}})),
-        (
-            device(source="<pagesize unit='GiB'>1</pagesize>"),
-            ({0: 2048}, {0: {2048: 512, 2**20: 1}}),
-        ),
-        (
-            device(
-                "virtio-mem",
-                OWN,
-                "<size unit='MiB'>512</size><requested>4096</requested><current>2048</current>",
-            ),
-            ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}}),
-        ),
+        (device(source=ONE_GIB), ({0: 2048}, {0: {2048: 512, 2**20: 1}})),
+        (device("virtio-mem", OWN, GROWN), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
         # What the host has in a file, in a namespace or for SGX is none of its memory.
         (device("virtio-pmem", "<path>/images/pmem</path>"), ({0: 1024}, {0: {2048: 512}})),
         (device("sgx-epc", "<nodemask>0</nodemask>"), ({0: 1024}, {0: {2048: 512}})),

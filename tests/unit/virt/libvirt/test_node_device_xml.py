@@ -13,6 +13,8 @@ from rtagent.virt.libvirt.node_device_xml import (
 )
 from tests.support.node_devices import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
+VF_ADDRESS = "><address bus='0x20' slot='0x02' function='0x0'/></capability>"
+
 
 def parsed(*documents):
     found = [parse_node_device(document) for document in documents]
@@ -59,18 +61,11 @@ def test_functions_of_a_network_card():
 
 
 @pytest.mark.parametrize(
-    ("capability", "dev_type"),
-    [
-        ("<capability type='virt_functions' maxCount='0'/>", STANDARD),
-        ("<capability type='virt_functions' maxCount='1'/>", SRIOV_PF),
-        (
-            "<capability type='virt_functions'>"
-            "<address domain='0x0000' bus='0x20' slot='0x02' function='0x0'/></capability>",
-            SRIOV_PF,
-        ),
-    ],
+    ("functions", "dev_type"),
+    [(" maxCount='0'/>", STANDARD), (" maxCount='1'/>", SRIOV_PF), (VF_ADDRESS, SRIOV_PF)],
 )
-def test_a_device_with_virtual_functions_is_a_physical_function(capability, dev_type):
+def test_a_device_with_virtual_functions_is_a_physical_function(functions, dev_type):
+    capability = f"<capability type='virt_functions'{functions}"
     assert the_only(pci("0000:20:00.0", more=capability)).dev_type == dev_type
 
 
