@@ -44,8 +44,6 @@ class LibvirtHost:
 
     def state(self, server_uuid: str, claims: Collection[str] | None = None) -> GuestState:
         """Return whether the domain is absent, stopped or running. :param claims: None: of any."""
-        if claims is None:
-            return self.connection.run(lambda virt: _state(lookup(virt, server_uuid)))
         return self.connection.run(lambda virt: _state(own(virt, server_uuid, claims)))
 
     def define(self, domain: GuestDomain, check: Check, replaced: Collection[str]) -> None:
@@ -113,11 +111,14 @@ def lookup(virt: libvirt.virConnect, server_uuid: str) -> libvirt.virDomain | No
 
 
 def own(
-    virt: libvirt.virConnect, server_uuid: str, claims: Collection[str]
+    virt: libvirt.virConnect, server_uuid: str, claims: Collection[str] | None
 ) -> libvirt.virDomain | None:
-    """Return the domain of a server; None: there is none. :raises NotOfClaim:"""
+    """Return the domain of a server; None: there is none.
+
+    :param claims: None: it is of any. :raises NotOfClaim:
+    """
     domain = lookup(virt, server_uuid)
-    if domain is not None:
+    if domain is not None and claims is not None:
         with _unless(lambda: _is_gone(domain)):
             check_claim(_claim(domain), claims)
     return domain

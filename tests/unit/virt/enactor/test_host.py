@@ -50,10 +50,11 @@ class Device:
 
 
 class Running:
-    """A running domain, which cannot leave."""
+    """A running domain, of which libvirt says that it cannot leave. :ivar left: is called then."""
 
     def __init__(self, domain):
         self._domain = domain
+        self.left = lambda: None
 
     def isActive(self):
         return True
@@ -68,6 +69,7 @@ class Running:
         return f"<domain><uuid>{self._domain.uuid}</uuid><devices/></domain>"
 
     def migrateToURI3(self, *_):
+        self.left()
         raise refusal()
 
 
@@ -106,6 +108,16 @@ def test_refused_migration_leaves_no_mediated_device_at_the_destination(most):
     with pytest.raises(libvirt.libvirtError):
         LiveMigration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
     assert dest.mdevs == ["mdev_of_another_guest"]
+
+
+def test_a_guest_that_has_arrived_although_libvirt_failed_keeps_its_mediated_device():
+    domain = guest_domain(resources=(VGPU,))
+    source, dest = Virt(domain), Virt()
+    running = source.domains[domain.uuid]
+    running.left = lambda: dest.domains.update({domain.uuid: source.domains.pop(domain.uuid)})
+    here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
+    LiveMigration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
+    assert len(dest.mdevs) == 1
 
 
 def test_repeated_migration_of_a_guest_that_runs_no_more_leaves_none_either():

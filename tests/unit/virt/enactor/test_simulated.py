@@ -39,10 +39,8 @@ def enactor(hosts):
 @contextlib.contextmanager
 def virsh(hosts, host):
     connection = libvirt.open(host_uri(hosts / f"{host}.xml"))
-    try:
-        yield connection
-    finally:
-        connection.close()
+    yield connection
+    connection.close()
 
 
 def domains(hosts, host="a"):
@@ -86,6 +84,7 @@ def test_mediated_devices_exist_from_the_start_until_the_domain_is_undefined(ena
     enactor.start("a", domain)
     assert len(mdevs(hosts)) == 1
     enactor.stop("a", domain.uuid, [domain.claim.uuid])
+    enactor.start("a", domain)
     assert len(mdevs(hosts)) == 1
     enactor.undefine("a", domain.uuid, [domain.claim.uuid])
     assert mdevs(hosts) == []
@@ -182,6 +181,7 @@ def test_refusals_name_host_server_and_action(enactor, action, order, why):
     domain = guest_domain()
     with pytest.raises(EnactmentFailed) as raised:
         order(enactor, domain)
+    assert type(raised.value) is EnactmentFailed
     assert raised.value.kwargs["host"] == "a"
     assert raised.value.kwargs["server_uuid"] == domain.uuid
     assert raised.value.kwargs["action"] == action

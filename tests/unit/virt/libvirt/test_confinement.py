@@ -176,7 +176,8 @@ def device(model="dimm", source="", target="<size unit='MiB'>512</size><node>0</
     return f"<memory model='{model}'><source>{source}</source><target>{target}</target></memory>"
 
 
-OWN = "<nodemask>1</nodemask><pagesize unit='KiB'>2048</pagesize>"
+IN_1 = "<nodemask>1</nodemask>"
+OWN = f"{IN_1}<pagesize unit='KiB'>2048</pagesize>"
 BOTH_CELLS, ONE_GIB = "<nodemask>0-1</nodemask>", "<pagesize unit='GiB'>1</pagesize>"
 GROWN = "<size unit='MiB'>512</size><requested>4096</requested><current>2048</current>"
 
@@ -194,7 +195,7 @@ GROWN = "<size unit='MiB'>512</size><requested>4096</requested><current>2048</cu
         # What the host has in a file, in a namespace or for SGX is none of its memory.
         (device("virtio-pmem", "<path>/images/pmem</path>"), ({0: 1024}, {0: {2048: 512}})),
         (device("sgx-epc", "<nodemask>0</nodemask>"), ({0: 1024}, {0: {2048: 512}})),
-        (device("virtio-pmem", OWN), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
+        (device("virtio-pmem", IN_1), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
         # It has no size.
         (device(target="<node>0</node>"), ({0: 1024}, {0: {2048: 512}})),
     ],

@@ -130,9 +130,13 @@ def test_everything_is_read_again_after_a_reconnect():
 
 
 def test_statistics_take_precedence_over_the_document():
-    stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
-    look = Libvirt(Guest(A, stats=stats)).look()
-    assert sizes(look) == {A: (True, 3, 101)}
+    a = Guest(A, stats={**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1})
+    assert sizes(Libvirt(a).look()) == {A: (True, 3, 101)}
+    # They count persistent memory, which is none of the host's memory.
+    pmem = "<source><path>/p</path></source><target><size unit='MiB'>20</size></target>"
+    devices = f"<devices><memory model='virtio-pmem'>{pmem}</memory></devices>"
+    a.document = a.document.replace("</domain>", f"{devices}</domain>")
+    assert sizes(Libvirt(a).look()) == {A: (True, 3, 81)}
 
 
 def test_a_domain_that_returns_is_read_again():
