@@ -14,16 +14,7 @@ def empty_database(request: pytest.FixtureRequest) -> Callable[[], str]:
 
 
 #: What depends on a database's SQL. The forms of rows are tried by `test_previous_release`.
-MODULES = (
-    "claim_rows",
-    "history",
-    "node_rows",
-    "operation_rows",
-    "purge",
-    "registry",
-    "store",
-    "unit_rows",
-)
+MODULES = ("claim_rows", "history", "node_rows", "store")
 
 for name in MODULES:
     module = importlib.import_module(f"tests.unit.db.test_{name}")

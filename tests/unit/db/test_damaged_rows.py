@@ -1,7 +1,8 @@
-"""A damaged row is noticed, whatever column is damaged: nothing is lost, and nothing changes
-unnoticed.
+"""Damage to any column of a row, and a flipped bit of the file, are noticed: nothing is lost, and
+nothing changes unnoticed.
 """
 
+import random
 import shutil
 import sqlite3
 from collections import deque
@@ -11,18 +12,47 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, event, text
 
 from rtagent.db.damaged_rows import accept
 from rtagent.db.engine import open_engine
+from rtagent.db.restore import check_files
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.errors import StoreUnavailable
-from rtagent.identity.enrollment import HeartbeatWatch, enroll
+from rtagent.errors import InvariantViolated, RtAgentError, StoreUnavailable
+from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
+from rtagent.lifecycle.draining import drain, undrain
+from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE, INCOMING
+from rtagent.model.domain_usage import EVERY_KIND
 from rtagent.model.node_state import NodeState
-from tests.support.stored_values import NODE, claim, created, released
-from tests.support.stores import commit, enrolled
-from tests.unit.db.damaged_stores import AGENT, fill, judge
+from rtagent.model.policy import ManageAllocations, PlacementPolicy
+from rtagent.model.usage import NUMA_NOTHING
+from tests.support.hosts import call
+from tests.support.stored_values import (
+    DEVICE,
+    INVENTORIES,
+    NODE,
+    NOW,
+    OCCUPANCY,
+    POLICY,
+    TOPOLOGY,
+    WRITER,
+    claim,
+    created,
+    device,
+    devices,
+    domain_usage,
+    migration,
+    odd_claim,
+    pinned,
+    released,
+    state_of,
+    uuid,
+)
+from tests.support.stores import assert_loads, commit, enrolled
+from tests.support.trackers import stored_state, tracker_on
 
 #: Tables whose rows the agent reads at its start.
 TABLES = (
@@ -50,21 +80,8 @@ READ = {
         *("claims_roster", "devices_roster", "domains_roster", "migrations_roster"),
     ],
 }
-#: Damage to these neither stops the start nor the granting.
-HELD = {
-    ("claims", name)
-    for name in (
-        "owner_id",
-        "state",
-        "vcpus",
-        "pcpus",
-        "memory_mb",
-        "disk_mb",
-        "created_at",
-        "updated_at",
-    )
-}
-
+#: Damage to these columns of a claim neither stops the start nor the granting.
+HELD = ("owner_id", "state", "vcpus", "pcpus", "memory_mb", "disk_mb", "created_at", "updated_at")
 
 COLUMNS = [
     (table, column)
@@ -73,6 +90,103 @@ COLUMNS = [
 ]
 #: The damages of a column.
 MOST = 8
+#: A start of the agent on the same machine.
+AGENT = Claimant(node=NODE, writer=WRITER, compute_id="compute_id", service_down_time=60)
+
+
+def fill(path: Path) -> NodeState:
+    """Write rows of every table. Return the state."""
+    engine = open_engine(f"sqlite:///{path}", 5)
+    metadata.create_all(engine)
+    store = SqlStore(engine)
+    change = replace(
+        created(
+            pinned(1, 4, 5, state=ACTIVE, expires_at=None),
+            claim(2),
+            odd_claim(3),
+            claim(4, state=INCOMING, kind="resize", migration_uuid=uuid(4004)),
+        ),
+        migrations=(migration(4, claim_uuid=uuid(1004)),),
+        domain_usages=(domain_usage(1, occupancy=OCCUPANCY),),
+        devices=(DEVICE, device(1, quarantine="it overheats")),
+        resource_inventories=INVENTORIES,
+        topology=TOPOLOGY,
+        policy=POLICY,
+        failed_builds=3,
+        disk_available_least=7,
+    )
+    state = commit(store, enrolled(store), change)
+    placement = PlacementPolicy(manage_allocations=ManageAllocations.YES)
+    state = replace(state, policy=replace(POLICY, placement=placement))
+    state = commit(store, state, Change(cause="placement", at=NOW, unwritten=(uuid(5),)))
+    engine.dispose()
+    return state
+
+
+def facts(state: NodeState) -> tuple[Any, ...]:
+    """Everything that a store has, but the writer."""
+    return (
+        dict(state.claims),
+        dict(state.domain_usages),
+        dict(state.migrations),
+        dict(state.devices),
+        state.resource_inventories,
+        state.topology,
+        state.failed_builds,
+        state.disk_available_least,
+        dict(state.outbox),
+        state.drain,
+        state.usage,
+        dict(state.units),
+    )
+
+
+def judge(before: NodeState, path: Path) -> str:
+    """Start on the database. Return the outcome, or fail if damage was not noticed."""
+    engine = open_engine(f"sqlite:///{path}", 5)
+    try:
+        check_files(engine)
+        return outcome(before, SqlStore(engine))
+    except RtAgentError as error:
+        assert error.message
+        return "refused"
+    finally:
+        engine.dispose()
+
+
+def outcome(before: NodeState, store: SqlStore) -> str:
+    state = state_of(
+        store.enroll(NODE.uuid, NODE.hypervisor_hostname, enroll(AGENT, HeartbeatWatch(), 0.0))
+    )
+    if facts(state) == facts(before) and not state.unknown:
+        return "identical"
+    if state.unknown:
+        with pytest.raises(InvariantViolated, match="it is not known what is held"):
+            state.check()
+        return "grants nothing"
+    assert noticed(before, state)
+    assert set(state.units) >= set(before.units)
+    for key, was in before.claims.items():
+        now = replace(state.claims[key].usage, numa=NUMA_NOTHING)
+        assert now.larger(replace(was.usage, numa=NUMA_NOTHING)) == now
+    state.check()
+    # The node goes on granting, and a release ends what is quarantined.
+    new = claim(9, revision=state.revision + 1)
+    state = commit(store, state, created(new))
+    again = state_of(store.load(NODE.uuid))
+    assert set(again.claims) == set(state.claims)
+    assert dict(again.units) == dict(state.units)
+    again.check()
+    return "quarantined"
+
+
+def noticed(before: NodeState, state: NodeState) -> bool:
+    """Whether everything that differs was reported."""
+    for key, was in before.claims.items():
+        now = state.claims.get(key)
+        if now != was and not (now is not None and now.suspect):
+            return False
+    return bool(state.damage) or any(c.suspect for c in state.claims.values())
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +238,7 @@ def test_damage_to_a_column_is_noticed(original: tuple[Path, NodeState], place: 
     copies = damage(path, table, column, first=place)
     outcomes = {judge(before, copy) for copy in islice(copies, MOST // every + 1)}
     assert outcomes
-    if (table, column) in HELD:
+    if table == "claims" and column in HELD:
         assert outcomes == {"quarantined"}
 
 
@@ -162,3 +276,71 @@ def test_rows_are_not_accepted_while_the_agent_writes_others(engine: Engine):
     stored = store.load(NODE.uuid)
     assert writes
     assert (stored.claims, stored.damage, stored.unknown) == ((), (), ())
+
+
+def test_flipped_bit_is_noticed(
+    original: tuple[Path, NodeState], tmp_path: Path, fast: bool, long: bool
+):
+    path, before = original
+    content, choose = path.read_bytes(), random.Random(13)
+    outcomes = set[str]()
+    for number in range(1500 if long else 50 if fast else 150):
+        at, bit = choose.randrange(len(content)), choose.randrange(8)
+        copy = tmp_path / f"{number}-{at}-{bit}.sqlite"
+        copy.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
+        outcomes.add(judge(before, copy))
+        copy.unlink()
+    # Most of the file is free space.
+    assert outcomes >= {"identical", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("occupancy", "pcpus"), [("?", frozenset()), ('{"pcpus": [5]}', frozenset({5}))]
+)
+def test_what_the_damaged_row_of_a_domain_does_not_say_is_unknown(
+    engine: Engine, occupancy: str, pcpus: frozenset[int]
+):
+    store = SqlStore(engine)
+    came = Change(cause="audit", at=NOW, domain_usages=(domain_usage(1, occupancy=OCCUPANCY),))
+    commit(store, enrolled(store), came)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE foreign_domains SET occupancy = :o"), {"o": occupancy})
+    (usage,) = store.load(NODE.uuid).domain_usages
+    assert (usage.occupancy.pcpus, usage.occupancy.unknown) == (pcpus, EVERY_KIND)
+
+
+def test_unreadable_device_is_quarantined(engine: Engine):
+    store = SqlStore(engine)
+    commit(store, enrolled(store), devices(device(8), device(9)))
+    with engine.begin() as connection:
+        damaged = "UPDATE pci_devices SET extra_info = '{' WHERE address = '0000:08:00.0'"
+        connection.execute(text(damaged))
+    state = enrolled(store)
+    assert any("pci_devices 0000:08:00.0: damaged (extra_info" in each for each in state.damage)
+    assert "its record is damaged: extra_info" in (state.devices["0000:08:00.0"].quarantine or "")
+    assert state.devices["0000:09:00.0"] == device(9)
+    assert_loads(store, commit(store, state, devices(device(8))))
+
+
+@pytest.mark.parametrize(
+    ("statement", "damage"),
+    [
+        ('UPDATE drains SET document = \'{"since": "x\'', "damaged"),
+        ("DELETE FROM drains", "lost"),
+    ],
+)
+def test_damaged_drain_is_reported_and_lasts_until_it_is_ended(
+    engine: Engine, statement: str, damage: str
+):
+    store = SqlStore(engine)
+    tracker_on(store).execute(drain, call("drain_node"), "new disks", None)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+    restarted = tracker_on(store)
+    state = restarted.snapshot()
+    assert state.drain is not None and state.drain.reason == f"its record is {damage}"
+    (sentence,) = state.damage
+    assert sentence.startswith("drains ") and "rtagent node undrain" in sentence
+    restarted.execute(undrain, call("undrain_node"))
+    ended = stored_state(store)
+    assert (ended.drain, ended.damage) == (None, ())

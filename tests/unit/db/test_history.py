@@ -1,17 +1,47 @@
-"""The history of claims, and how they ended."""
+"""What the database keeps of claims besides those that live: their history, how they ended, and
+which of them another node has taken over.
+"""
 
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, insert, select, text, update
 
 from rtagent.db.history import SPAN
-from rtagent.db.schema import claim_events
+from rtagent.db.schema import claim_events, claims
 from rtagent.db.store import SqlStore
-from rtagent.model.change import Event
-from rtagent.model.claim import ACTIVE, ClaimEnd, ClaimEvent, ClaimFacts, HistoryPage
-from rtagent.model.node import NodeRecord
-from tests.support.stored_values import NODE, NOW, ODD, changed, claim, created, released, uuid
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import (
+    ACTIVE,
+    ATTACH,
+    BUILD,
+    BUILDING,
+    EVACUATION,
+    INCOMING,
+    OUTGOING,
+    RELEASED,
+    RESIZE,
+    ClaimEnd,
+    ClaimEvent,
+    ClaimFacts,
+    HistoryPage,
+)
+from rtagent.model.migration import DEST, SOURCE, TakenOver
+from tests.support.stored_values import (
+    NODE,
+    NOW,
+    ODD,
+    changed,
+    claim,
+    created,
+    migration,
+    released,
+    rule,
+    state_of,
+    uuid,
+)
 from tests.support.stores import Database, commit, enrolled
 
 
@@ -73,7 +103,7 @@ def test_a_read_of_the_newest_events_looks_at_a_bounded_number_of_rows(engine: E
     store = SqlStore(engine)
     commit(store, enrolled(store), created(claim(1)))
     other = replace(NODE, uuid=uuid(77), host="c77", hypervisor_hostname="hv77")
-    store.enroll(other.uuid, "hv77", lambda _: NodeRecord(node=other, epoch=1, revision=0))
+    store.enroll(other.uuid, "hv77", rule(other, 1))
     with engine.begin() as connection:
         row = dict(connection.execute(select(claim_events)).mappings().one())
         others = {**row, "node_uuid": other.uuid, "id": row["id"] + SPAN + 10}
@@ -121,12 +151,6 @@ def test_the_last_main_claim_of_an_owner_says_how_it_ended(database: Database):
     assert store.ended(NODE.uuid, []) == {}
 
 
-def test_a_lapsed_lease_and_a_purged_history_confirm_nothing():
-    end = ClaimEnd(claim_uuid=uuid(1), action="expire", revision=2)
-    assert not end.confirmed
-    assert not replace(end, action="").confirmed
-
-
 def test_an_owner_with_a_damaged_row_is_left_out(engine: Engine):
     store = SqlStore(engine)
     one = claim(1)
@@ -138,12 +162,87 @@ def test_an_owner_with_a_damaged_row_is_left_out(engine: Engine):
     assert store.ended(NODE.uuid, [one.owner_id]) == {}
 
 
-def test_owners_are_read_in_chunks(database: Database):
+OTHER = replace(NODE, uuid=uuid(77), host="host-2", hypervisor_hostname="hv2.example")
+LATER = NOW + timedelta(microseconds=1)
+
+
+def put(store, state, it):
+    """Store a claim in any state, with the migration record that an incoming claim needs."""
+    live = replace(it, state=ACTIVE) if it.state == RELEASED else it
+    if live.state == INCOMING:
+        live = replace(live, migration_uuid=migration(1).uuid)
+        record = migration(1, node_uuid=state.node.uuid)
+        state = commit(store, state, Change(cause="x", at=NOW, migrations=(record,)))
+    state = commit(store, state, created(live))
+    return commit(store, state, released(live)) if it.state == RELEASED else state
+
+
+def evacuate(store, mine, theirs, there=OTHER):
+    """Store a claim of `NODE`, and one of another node that has evacuated its guest.
+
+    :param mine: other fields of the former. :param theirs: and of the latter.
+    :return: the two claims, and the state of the other node.
+    """
+    old = claim(1, **{"state": ACTIVE, **mine})
+    state = put(store, enrolled(store), old)
+    if there is not NODE:
+        state = state_of(store.enroll(there.uuid, there.hypervisor_hostname, rule(there, 1)))
+    where = {"node_uuid": there.uuid, "host": there.host, "node": there.hypervisor_hostname}
+    taken = {"owner_id": old.owner_id, "state": ACTIVE, "kind": EVACUATION, "created_at": LATER}
+    new = claim(2, **{**where, **taken, **theirs})
+    return old, new, put(store, state, new)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "found"),
+    [
+        ({}, {}, True),
+        ({"state": OUTGOING}, {}, True),
+        ({"state": BUILDING}, {}, False),
+        ({"state": RELEASED}, {}, False),
+        ({"kind": ATTACH}, {}, False),
+        ({"kind": RESIZE}, {}, True),
+        ({}, {"state": INCOMING}, False),
+        ({}, {"state": OUTGOING}, False),
+        ({}, {"state": RELEASED}, False),
+        ({}, {"kind": BUILD}, False),
+        ({}, {"kind": RESIZE}, False),
+        ({}, {"owner_id": uuid(8)}, False),
+        ({}, {"created_at": NOW}, False),
+        ({"created_at": LATER}, {}, False),
+    ],
+)
+def test_claim_is_evacuated_if_another_node_has_a_later_active_evacuation(
+    database: Database, mine, theirs, found
+):
     store = database.store()
-    claims = [claim(n) for n in range(1, 4)]
-    state = commit(store, enrolled(store), created(*claims))
-    for number, each in enumerate(claims, 2):
-        state = commit(store, state, ending(each, "abort", number))
-    others = [uuid(n) for n in range(1000, 2400)]
-    owners = {each.owner_id for each in claims}
-    assert set(store.ended(NODE.uuid, [*others, *owners])) == owners
+    old, _, _ = evacuate(store, mine, theirs)
+    assert store.evacuated(NODE.uuid) == ({old.uuid: TakenOver(host=OTHER.host)} if found else {})
+    assert store.evacuated(OTHER.uuid) == {}
+
+
+def test_evacuation_within_one_node_takes_nothing_over(database: Database):
+    store = database.store()
+    evacuate(store, {}, {}, there=NODE)
+    assert store.evacuated(NODE.uuid) == {}
+
+
+def test_evacuated_names_the_migration(database: Database):
+    store = database.store()
+    old, new, state = evacuate(store, {}, {})
+    records = tuple(
+        migration(n, node_uuid=OTHER.uuid, role=role, claim_uuid=new.uuid)
+        for n, role in ((1, DEST), (2, SOURCE))
+    )
+    commit(store, state, Change(cause="x", at=NOW, migrations=records))
+    fact = TakenOver(host=OTHER.host, migration_uuid=records[0].uuid)
+    assert store.evacuated(NODE.uuid) == {old.uuid: fact}
+
+
+def test_damaged_record_of_an_evacuation_is_no_evidence(engine: Engine):
+    store = SqlStore(engine)
+    old, new, _ = evacuate(store, {}, {"owner_id": uuid(8)})
+    with engine.begin() as connection:
+        its = update(claims).where(claims.c.uuid == new.uuid)
+        connection.execute(its.values(owner_id=old.owner_id))
+    assert store.evacuated(NODE.uuid) == {}

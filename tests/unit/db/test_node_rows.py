@@ -1,102 +1,107 @@
-"""Rows of nodes."""
+"""Columns of nodes and devices that are written for people to read."""
 
 import json
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, select
 
 from rtagent.db.node_rows import NodeMetrics
-from rtagent.db.schema import compute_nodes
+from rtagent.db.schema import compute_nodes, pci_devices
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.metric import Metric, documents
-from rtagent.model.policy import Policy
-from rtagent.state.compute_node import numa_topology, pci_device_pools
 from tests.support.stored_values import (
     NODE,
     NOW,
     POLICY,
     TOPOLOGY,
-    claim,
+    changed,
     created,
     device,
     devices,
     domain_usage,
-    pinned,
     released,
     with_devices,
 )
-from tests.support.stores import Database, assert_stored, commit, enrolled
+from tests.support.stores import assert_stored, commit, enrolled
 
-GPU, OTHER = device(8), device(9)
-
-
-def pools_shown(engine: Engine) -> str:
-    with engine.begin() as connection:
-        return str(connection.scalar(select(compute_nodes.c.pci_device_pools)))
-
-
-def test_host_facts_stay_when_claims_change(database: Database):
-    store = database.store()
-    state = commit(
-        store,
-        enrolled(store),
-        Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY, failed_builds=1),
-    )
-    after = commit(store, state, created(claim(1)))
-    stored = store.load(NODE.uuid)
-    assert_stored(stored, after)
-    assert stored.ratios.cpu == POLICY.cpu_allocation_ratio
+#: Two devices of one IOMMU group.
+GPU, OTHER = (
+    replace(each, device=replace(each.device, iommu_group=7)) for each in (device(8), device(9))
+)
+FREE = ("available", None, None)
 
 
-def test_numa_topology_column_shows_the_usage_of_cells(engine: Engine):
-    def shown() -> Any:
-        with engine.connect() as connection:
-            document = connection.scalar(select(compute_nodes.c.numa_topology))
-        return document and json.loads(document)
+def shown(engine: Engine) -> list[tuple[Any, ...]]:
+    """Return status, owner and request of each device, by address."""
+    columns = (pci_devices.c[name] for name in ("status", "instance_uuid", "request_id"))
+    with engine.connect() as connection:
+        rows = connection.execute(select(*columns).order_by(pci_devices.c.address))
+        return [tuple(row) for row in rows]
 
+
+def document(engine: Engine, column: str) -> Any:
+    """Return a document of the node's row."""
+    with engine.connect() as connection:
+        text = connection.scalar(select(compute_nodes.c[column]))
+    return text and json.loads(text)
+
+
+def test_row_of_a_device_has_novas_fields(engine: Engine):
     store = SqlStore(engine)
-    host = Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY)
-    one, seen = pinned(1, 0, 2), domain_usage(1, occupancy=Occupancy(pcpus=frozenset({7})))
-    state = enrolled(store)
-    assert shown() is None
-    for change in (
-        host,
-        created(one),
-        Change(cause="audit", at=NOW, domain_usages=(seen,)),
-        released(one),
-        Change(cause="reload", at=NOW, policy=Policy()),
-    ):
-        state = commit(store, state, change)
-        assert shown() == numa_topology(state)
-    assert [cell["pinned_cpus"] for cell in shown()["cells"]] == [[], [7]]
+    commit(store, enrolled(store), devices(GPU))
+    with engine.connect() as connection:
+        row = connection.execute(select(pci_devices)).one()
+    assert (row.dev_id, row.label) == ("pci_0000_08_00_0", "label_10de_13f1")
+    assert (row.vendor_id, row.product_id, row.dev_type) == ("10de", "13f1", "type-PCI")
 
 
-def test_pools_column_counts_the_available_devices(engine: Engine):
+def test_rows_of_devices_show_the_owner_and_the_effect_on_the_iommu_group(engine: Engine):
     store = SqlStore(engine)
-    state = commit(store, enrolled(store), devices(GPU, OTHER), created(with_devices(1, GPU)))
-    (pool,) = pci_device_pools(state)
+    claim = with_devices(1, GPU)
+    state = commit(store, enrolled(store), devices(GPU, OTHER), created(claim))
+    mine = (claim.owner_id, "request 1")
+    assert shown(engine) == [("claimed", *mine), ("unclaimable", None, None)]
+    state = commit(store, state, changed(claim, state=ACTIVE, expires_at=None))
+    assert shown(engine)[0] == ("allocated", *mine)
+    commit(store, state, released(state.claims[claim.uuid]))
+    assert shown(engine) == [FREE, FREE]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_device_of_a_foreign_domain_is_allocated_to_the_domain(engine: Engine, ended: bool):
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), devices(GPU))
+    domain = domain_usage(1, occupancy=Occupancy(devices=frozenset({GPU.address})))
+    state = commit(store, state, Change(cause="audit", at=NOW, domain_usages=(domain,)))
+    assert shown(engine) == [("allocated", domain.domain_uuid, None)]
+    assert document(engine, "pci_device_pools") == []
+    if ended:
+        change = Change(cause="audit", at=NOW, domain_usage_removals=(domain.domain_uuid,))
+    else:
+        without = replace(domain, occupancy=Occupancy())
+        change = Change(cause="audit", at=NOW, domain_usages=(without,))
+    commit(store, state, change)
+    assert shown(engine) == [FREE]
+    (pool,) = document(engine, "pci_device_pools")
     assert pool["count"] == 1
-    assert '"count":1' in pools_shown(engine)
 
 
 def test_metrics_column_is_written_by_the_present_writer_only(engine: Engine):
-    def shown() -> Any:
-        with engine.connect() as connection:
-            document = connection.scalar(select(compute_nodes.c.metrics))
-        return document and json.loads(document)
-
     store, measured = SqlStore(engine), NodeMetrics(engine)
     metric = Metric(name="cpu.percent", value=0.5, timestamp=NOW, source="s")
     state = enrolled(store)
     measured.write(NODE.uuid, state.epoch, (metric,))
-    assert shown() == documents((metric,))
+    assert document(engine, "metrics") == documents((metric,))
     # A commit keeps them, and they change neither the revision nor what is read.
     host = Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY)
     state = commit(store, state, host)
-    assert shown() == documents((metric,))
+    assert document(engine, "metrics") == documents((metric,))
     measured.write(NODE.uuid, state.epoch, (metric, metric))
     assert_stored(store.load(NODE.uuid), state)
     measured.write(NODE.uuid, state.epoch - 1, ())
-    assert len(shown()) == 2
+    assert len(document(engine, "metrics")) == 2

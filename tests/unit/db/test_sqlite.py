@@ -1,24 +1,20 @@
-"""SqlStore on SQLite: errors, locks, durability, threads."""
+"""SQLite: errors and their counts, locks, threads."""
 
+import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import DDL, Engine
+from sqlalchemy import Engine
 
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
-from rtagent.errors import ChangeRejected, ConfigError, RevisionConflict, StoreUnavailable
+from rtagent.db.transaction import Transactions, errors_of
+from rtagent.errors import ChangeRejected, RevisionConflict, RtAgentError, StoreUnavailable
 from tests.support.stored_values import NODE, claim, created, state_of
-from tests.support.stores import assert_loads, assert_stored, commit, enrolled
-
-
-def test_text_without_utf8_encoding_is_rejected(engine: Engine):
-    store = SqlStore(engine)
-    state = enrolled(store)
-    with pytest.raises(ChangeRejected, match="UTF-8"):
-        commit(store, state, created(claim(1, tag="\ud800")))
-    assert_loads(store, state)
+from tests.support.stores import assert_loads, commit, enrolled
 
 
 def test_two_writers_on_one_revision_never_both_commit(engine: Engine):
@@ -51,15 +47,6 @@ def test_two_writers_on_one_revision_never_both_commit(engine: Engine):
     assert len(stores[0].load(NODE.uuid).claims) == 20
 
 
-def test_ten_thousand_claims_are_loaded_with_one_flavor(engine: Engine):
-    store = SqlStore(engine)
-    state = commit(store, enrolled(store), *(created(claim(n)) for n in range(10_000)))
-    stored = store.load(NODE.uuid)
-    assert_stored(stored, state)
-    flavors = {id(c.flavor) for c in stored.claims}
-    assert len(flavors) == 1
-
-
 @pytest.mark.parametrize(
     ("trouble", "cause"),
     [
@@ -80,44 +67,45 @@ def test_error_names_the_cause(engine: Engine, trouble: str, cause: str):
     assert_loads(store, state)
 
 
-def test_wait_for_a_lock_is_bounded(engine: Engine, tmp_path: Path):
-    store = SqlStore(open_engine(str(engine.url), 0.05))
-    state = enrolled(store)
-    with engine.connect().execution_options(writes=True) as other:
-        other.begin()
-        with pytest.raises(StoreUnavailable, match="locked"):
-            commit(store, state, created(claim(1)))
-        assert_loads(store, state)
-        other.rollback()
-    commit(store, state, created(claim(1)))
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Engine]:
+    """A database with the table ``t``, whose engine waits a short time for a lock."""
+    made = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 0.2)
+    with made.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (a INTEGER PRIMARY KEY)")
+    yield made
+    made.dispose()
 
 
-def test_missing_directory_makes_the_store_unavailable(tmp_path: Path):
-    store = SqlStore(open_engine(f"sqlite:///{tmp_path}/none/db.sqlite", 5))
-    with pytest.raises(StoreUnavailable, match="unable to open database file"):
-        store.load(NODE.uuid)
+def write(engine: Engine, *values: int) -> None:
+    with Transactions(engine).write() as connection:
+        for value in values:
+            connection.exec_driver_sql("INSERT INTO t VALUES (?)", (value,))
 
 
-def test_commits_are_synced_to_disk(engine: Engine):
-    """FULL: the log is synced at each commit. WAL: readers do not wait."""
-    with engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+def counted(engine: Engine) -> dict[str, int]:
+    return {kind: number for kind, number in errors_of(engine).counts().items() if number}
 
 
-@pytest.mark.parametrize("url", ["nonsense", "oracle://x", "sqlite+nothing:///x", ""])
-def test_url_of_an_unsupported_database_is_refused(url: str):
-    with pytest.raises(ConfigError, match="connection"):
-        open_engine(url, 5)
+def test_refused_rows_are_counted(impatient: Engine):
+    with pytest.raises(ChangeRejected):
+        write(impatient, 1, 1)
+    assert counted(impatient) == {"refused": 1}
 
 
-def test_commit_does_not_write_the_uuid_to_which_all_other_rows_refer(engine: Engine):
-    store = SqlStore(engine)
-    state = enrolled(store)
-    refused = "BEGIN SELECT RAISE(ABORT, 'all rows that refer to it are looked up'); END"
-    trigger = DDL(f"CREATE TRIGGER uuid BEFORE UPDATE OF uuid ON compute_nodes {refused}")
-    with engine.begin() as connection:
-        connection.execute(trigger)
-    state = commit(store, state, created(claim(1)))
-    assert_stored(store.load(NODE.uuid), state)
+def test_lock_that_another_process_keeps_is_a_timeout(impatient: Engine):
+    with closing(sqlite3.connect(str(impatient.url.database))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="locked"):
+                write(impatient, 1)
+    assert counted(impatient) == {"timeout": 2}
+    write(impatient, 1)
+
+
+def test_each_engine_has_counters_of_its_own(impatient: Engine, tmp_path: Path):
+    other = open_engine(f"sqlite:///{tmp_path}/other.sqlite", 0.2)
+    with pytest.raises(RtAgentError):
+        write(other, 1)
+    assert (counted(other), counted(impatient)) == ({"unavailable": 1}, {})
+    other.dispose()

@@ -11,7 +11,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from tests.support.stored_values import NODE, claim, created
-from tests.support.stores import assert_loads, assert_stored, commit, enrolled
+from tests.support.stores import assert_loads, commit, enrolled
 
 REFUSED = (CommitUnknown, StoreUnavailable)
 FILES = ("db.sqlite", "db.sqlite-wal", "db.sqlite-shm")
@@ -81,18 +81,6 @@ def test_new_connection_does_not_begin_another_wal(engine: Engine, tmp_path: Pat
     assert_loads(store, state)
 
 
-def test_renamed_directory_is_noticed(tmp_path: Path, engine: Engine):
-    (tmp_path / "state").mkdir()
-    engine.dispose()
-    (tmp_path / FILES[0]).rename(tmp_path / "state" / FILES[0])
-    store = SqlStore(open_engine(f"sqlite:///{tmp_path}/state/{FILES[0]}", 5))
-    state = enrolled(store)
-    (tmp_path / "state").rename(tmp_path / "renamed")
-
-    with pytest.raises(CommitUnknown, match="is removed"):
-        commit(store, state, created(claim(1)))
-
-
 def test_link_to_the_database_may_not_change(tmp_path: Path, engine: Engine):
     link = tmp_path / "link"
     link.symlink_to(FILES[0])
@@ -104,12 +92,3 @@ def test_link_to_the_database_may_not_change(tmp_path: Path, engine: Engine):
 
     with pytest.raises(CommitUnknown, match="link is replaced"):
         commit(store, state, created(claim(2)))
-
-
-def test_wal_that_a_last_connection_removes_is_not_a_fault(engine: Engine, tmp_path: Path):
-    store = SqlStore(engine)
-    state = enrolled(store)
-    engine.dispose()
-    assert not (tmp_path / FILES[1]).exists()
-    state = commit(store, state, created(claim(1)))
-    assert_stored(store.load(NODE.uuid), state)
