@@ -5,6 +5,7 @@ An agent that finds its database damaged cannot read that there, so it is in a f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from datetime import UTC, datetime
@@ -21,29 +22,23 @@ SUFFIX = ".last-backup"
 _MAX_LENGTH = 4096
 
 
-def remember(database: str | None, copy: Path) -> None:
+def _remember(database: str, copy: Path) -> None:
     """Write down where the last copy of a database is.
 
     A failure is ignored, because the copy is there; only the remedy for damage does not name it.
-
-    :param database: the path of the file; None: it is no file.
     """
-    if not database or not (file := Path(database)).is_file():
-        return
-    fresh = file.with_name(f"{file.name}{SUFFIX}.new")
+    fresh = Path(f"{database}{SUFFIX}.new")
     try:
         fresh.write_bytes(os.fsencode(copy.resolve()) + b"\n")  # a path may have any bytes
-        os.replace(fresh, file.with_name(f"{file.name}{SUFFIX}"))
+        fresh.replace(f"{database}{SUFFIX}")
     except OSError:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink()
 
 
 def with_last_backup(remedy: str, database: str | None) -> str:
-    """Return what an operator does about damage, with the last known copy of the database.
-
-    :param database: as for `remember`.
-    """
-    known = _last_backup(f"{database}{SUFFIX}") if database else ""
+    """Return what an operator does about damage, with the last known copy of the database."""
+    known = _last_backup(f"{database}{SUFFIX}")
     return f"{remedy} ({known})" if known else remedy
 
 
@@ -80,7 +75,7 @@ def backup(engine: Engine, target: Path) -> None:
     except sqlite3.Error as error:
         target.unlink()
         raise RtAgentError(f"{target}: {error}") from error
-    remember(engine.url.database, target)
+    _remember(str(engine.url.database), target)
 
 
 def _copy(engine: Engine, target: Path) -> None:

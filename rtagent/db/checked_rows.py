@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 from sqlalchemy import Boolean, Column, Double, Integer, Table, type_coerce
@@ -70,7 +70,6 @@ class CheckedColumns:
         columns = [table.c[name] for name in names]
         stored = [] if digest is None else [table.c[digest]]
         self._get = _values_of(names)
-        self._moments = [at for at, c in enumerate(columns) if isinstance(c.type, UtcDateTime)]
         self.table, self.names, self.digest_name = table, tuple(names), digest
         #: What to select. The values are the driver's own: SQLAlchemy's conversions would end the
         #: whole query at one bad value.
@@ -82,12 +81,8 @@ class CheckedColumns:
         ]
 
     def digest(self, values: Mapping[str, Any]) -> int:
-        """Return the digest of a row's values."""
-        row = self._get(values)
-        for at in self._moments:
-            if row[at] is not None and row[at].tzinfo is not UTC:
-                row = tuple(each.astimezone(UTC) if _is_moment(each) else each for each in row)
-        return number_of(_encode(row), _DIGEST_BYTES)
+        """Return the digest of a row's values. Their times are in UTC."""
+        return number_of(_encode(self._get(values)), _DIGEST_BYTES)
 
     def signed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values with their digest, if the table has one."""
@@ -121,10 +116,6 @@ def _values_of(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any,
 def number_of(data: bytes, size: int) -> int:
     """Return the digest of some bytes: a number of `size` bytes."""
     return int.from_bytes(blake2b(data, digest_size=size).digest())
-
-
-def _is_moment(value: object) -> TypeGuard[datetime]:
-    return isinstance(value, datetime)
 
 
 def _reader(column: Column[Any]) -> Callable[[Any], Any]:

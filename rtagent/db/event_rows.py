@@ -92,14 +92,6 @@ def _text(events: Sequence[EventDocument]) -> str:
         return text.encode(errors="replace").decode()
 
 
-def removed_to(row: EventRow, kept: int) -> int:
-    """Return the number of the last event that a commit removes, or 0."""
-    first = row.sequence - row.events
-    if row.sequence // STEP == first // STEP:
-        return 0
-    return max(0, row.sequence - kept)
-
-
 class EventWriter:
     """Append events in an open transaction."""
 
@@ -117,7 +109,8 @@ class EventWriter:
         if row is None:
             return
         self._rows.write(connection, node_uuid, TableRows(new=[row]))
-        if last := removed_to(row, self._kept):
+        if row.sequence // STEP > (row.sequence - row.events) // STEP:
+            last = row.sequence - self._kept
             self._delete.run(connection, [{"its_node": node_uuid, "last": last}])
 
 
@@ -129,24 +122,6 @@ def read_sequence(connection: Connection, node_uuid: str) -> int:
     if type(found) is not int:  # a damaged number: only SQLite can have it
         found = connection.scalar(highest.where(func.typeof(number) == "integer")) or 0
     return found
-
-
-def read_events(
-    connection: Connection, node_uuid: str, after: int, rows: int
-) -> tuple[RecordedEvents, ...]:
-    """Read the rows whose last event has a higher number, oldest first. A damaged row has no
-    events: they count as dropped. A row whose number cannot be read is left out.
-
-    :param rows: the maximum.
-    """
-    query = (
-        select(*EVENTS.checked.selected)
-        .where(event_outbox.c.node_uuid == node_uuid, event_outbox.c.sequence > after)
-        .order_by(event_outbox.c.sequence)
-        .limit(rows)
-    )
-    found = (EVENTS.checked.read(row) for row in connection.execute(query))
-    return tuple(_recorded(row) for row in found if row.values["sequence"] is not None)
 
 
 def _recorded(checked: CheckedRow) -> RecordedEvents:
@@ -169,8 +144,18 @@ class SqlEventLog:
         self._transactions = Transactions(engine)
 
     def read(self, node_uuid: str, after: int, rows: int) -> tuple[RecordedEvents, ...]:
+        """Read the rows as `EventLog` says. A damaged row has no events: they count as dropped. A
+        row whose number cannot be read is left out.
+        """
+        query = (
+            select(*EVENTS.checked.selected)
+            .where(event_outbox.c.node_uuid == node_uuid, event_outbox.c.sequence > after)
+            .order_by(event_outbox.c.sequence)
+            .limit(rows)
+        )
         with self._transactions.query() as connection:
-            return read_events(connection, node_uuid, after, rows)
+            found = map(EVENTS.checked.read, connection.execute(query))
+            return tuple(_recorded(row) for row in found if row.values["sequence"] is not None)
 
     def published(self, node_uuid: str) -> int | None:
         query = select(event_positions.c.sequence).where(event_positions.c.node_uuid == node_uuid)

@@ -4,7 +4,7 @@ which of them another node has taken over. What is kept for a limited time is pu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,8 +36,6 @@ _UNKNOWN = ClaimFacts(state="", suspect=None, vcpus=0, pcpus=0, memory_mb=0, dis
 
 #: The number of rows, of all nodes, that one read of the newest events looks at.
 SPAN = 50_000
-#: How many names one query lists: databases limit the number of parameters.
-CHUNK = 500
 
 
 def read_history(
@@ -101,7 +99,12 @@ def read_ended(
     """
     last: dict[str, Mapping[str, Any]] = {}
     damaged: set[str] = set()
-    for row in _released(connection, node_uuid, sorted(owners)):
+    released = select(*CLAIMS.checked.selected).where(
+        claims.c.node_uuid == node_uuid,
+        claims.c.owner_id.in_(sorted(owners)),
+        claims.c.state == RELEASED,
+    )
+    for row in connection.execute(released):
         checked = read_released(row)
         owner = checked.values["owner_id"]
         if checked.faults:
@@ -110,7 +113,12 @@ def read_ended(
             known = last.get(owner)
             if known is None or known["revision"] < checked.values["revision"]:
                 last[owner] = checked.values
-    actions = _last_actions(connection, node_uuid, [values["uuid"] for values in last.values()])
+    its = claim_events.c
+    uuids = [values["uuid"] for values in last.values()]
+    events = select(its.claim_uuid, its.action).where(
+        its.node_uuid == node_uuid, its.claim_uuid.in_(uuids)
+    )
+    actions = {row.claim_uuid: row.action for row in connection.execute(events.order_by(its.id))}
     return {
         owner: ClaimEnd(
             claim_uuid=values["uuid"],
@@ -140,38 +148,6 @@ def _sound(connection: Connection, uuids: Sequence[str]) -> frozenset[str]:
     rows = connection.execute(select(*CLAIMS.checked.selected).where(claims.c.uuid.in_(uuids)))
     read = map(CLAIMS.checked.read, rows)
     return frozenset(row.values["uuid"] for row in read if not row.faults)
-
-
-def _released(connection: Connection, node_uuid: str, owners: Sequence[str]) -> list[Sequence[Any]]:
-    rows: list[Sequence[Any]] = []
-    for some in _chunks(owners):
-        query = select(*CLAIMS.checked.selected).where(
-            claims.c.node_uuid == node_uuid,
-            claims.c.owner_id.in_(some),
-            claims.c.state == RELEASED,
-        )
-        rows += connection.execute(query).all()
-    return rows
-
-
-def _last_actions(
-    connection: Connection, node_uuid: str, uuids: Sequence[str]
-) -> Mapping[str, str]:
-    """Return the last action of each claim, by uuid."""
-    actions: dict[str, str] = {}
-    its = claim_events.c
-    for some in _chunks(uuids):
-        query = (
-            select(its.claim_uuid, its.action)
-            .where(its.node_uuid == node_uuid, its.claim_uuid.in_(some))
-            .order_by(its.id)
-        )
-        actions.update((row.claim_uuid, row.action) for row in connection.execute(query))
-    return actions
-
-
-def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
 
 
 def _evacuated() -> Select[Any]:
