@@ -40,6 +40,11 @@ from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 Action = Callable[[Run], None]
 
 
+def kept(run: Run) -> Server:
+    """The end of an operation that leaves the server as it was."""
+    return replace(run.server, task_state=None)
+
+
 class Step(Value, frozen=True, kw_only=True):
     """One step.
 
@@ -61,14 +66,14 @@ class Table(Value, frozen=True, kw_only=True):
 
     :ivar done: returns the server after the operation; None: it is deleted.
     :ivar failed: returns the server after the operation was undone.
-    :ivar only_forward: the operation is never undone.
-    :ivar alone: the operation does not change its server, which may be gone.
+    :ivar only_forward: the operation is never undone; `failed` is not used.
+    :ivar alone: nor does it change its server, which may be gone.
     """
 
     kind: str
     steps: tuple[Step, ...]
-    done: Callable[[Run], Server | None]
-    failed: Callable[[Run], Server | None]
+    done: Callable[[Run], Server | None] = kept
+    failed: Callable[[Run], Server | None] = kept
     only_forward: bool = False
     alone: bool = False
 
@@ -79,11 +84,6 @@ class Table(Value, frozen=True, kw_only=True):
     def can_be_undone(self, at: int) -> bool:
         """Return whether the operation can be undone while the step of this index is made."""
         return not self.only_forward and not any(step.final for step in self.steps[:at])
-
-
-def kept(run: Run) -> Server:
-    """The end of an operation that leaves the server as it is."""
-    return run.server
 
 
 def gone(_run: Run) -> None:

@@ -68,6 +68,7 @@ class Run:
     :ivar server: the server as it is recorded, or will be with the next record.
     :ivar progress: likewise. :ivar owed: operations to record with the next record.
     :ivar scheduler: and :ivar allocations: see `Outside`. :ivar options: of the conductor.
+    :ivar patience: repeats calls.
     :ivar is_new: the server is new, and the scheduler was never asked for it.
     """
 
@@ -85,7 +86,7 @@ class Run:
         self.progress: Progress = progress_of(operation.progress)
         self.owed: list[ServerOperation] = []
         self.scheduler, self.allocations = outside.scheduler, outside.allocations
-        self._outside, self.options, self._patience = outside, options, patience
+        self._outside, self.options, self.patience = outside, options, patience
         self._store, self._clock = store, clock
         self.is_new = operation.epoch == 1 and self.progress.was == BUILDING
         self._began, self._has_recorded = clock.monotonic(), False
@@ -141,21 +142,14 @@ class Run:
             else:
                 self.check()
 
-        return self._patience.repeat(call, self.options.host_timeout, check)
+        return self.patience.repeat(call, self.options.host_timeout, check)
 
     def own(self) -> None:
         """Check that this conductor still owns the operation. Repeat that as a call.
 
         :raises OperationTaken:
         """
-        self._patience.repeat(self.check, self.options.host_timeout)
-
-    def insist(
-        self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
-    ) -> T:
-        """Make a call that reaches out, and repeat it for some seconds while its error is of this
-        sort."""
-        return self._patience.repeat(call, seconds, retriable=retriable)
+        self.patience.repeat(self.check, self.options.host_timeout)
 
     def save(self, server: Server | None = None, *, deleted: bool = False, **fields: Any) -> None:
         """Record the progress, what is owed, and fields of the operation. Repeat that as a call.
@@ -169,7 +163,7 @@ class Run:
         def save() -> bool:
             return self._store.save(self.operation, server, deleted=deleted, owed=owed)
 
-        if not self._patience.repeat(save, self.options.host_timeout):
+        if not self.patience.repeat(save, self.options.host_timeout):
             raise OperationTaken(operation_uuid=self.operation.uuid)
         self.owed.clear()
         self._has_recorded = True
@@ -222,7 +216,7 @@ class Run:
     def _order(self, name: str, *arguments: Any) -> None:
         """Give the enactor an order. It checks the owner itself, as late as possible."""
         order = partial(getattr(self._outside.enactor, name), *arguments, check=self.check)
-        self._patience.repeat(order, self.options.host_timeout)
+        self.patience.repeat(order, self.options.host_timeout)
 
     # -- hooks and leases -------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rtagent.conductor.engine import Step, Table, gone, kept
+from rtagent.conductor.engine import Step, Table, gone
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.model.server import DELETED, Place, Server
@@ -60,6 +60,5 @@ DELETE = Table(
         Step(name="allocations", do=delete_allocations),
     ),
     done=gone,
-    failed=kept,
     only_forward=True,
 )

@@ -22,9 +22,9 @@ from rtagent.conductor.operations.moves import (
     drop_at_source,
     move_arguments,
     moved,
-    source_place,
+    undefine_source,
 )
-from rtagent.conductor.operations.resize import start_if_it_ran, unmoved
+from rtagent.conductor.operations.resize import start_if_it_ran
 from rtagent.conductor.run import Run
 
 CLEARING = "clear-evacuated"
@@ -64,24 +64,16 @@ EVACUATION = Table(
         Step(name="report", do=report),
     ),
     done=moved,
-    failed=unmoved,
 )
-
-
-def _undefine_evacuated(run: Run) -> None:
-    """Remove the guest from the host that was evacuated. It runs elsewhere."""
-    run.undefine(source_place(run))
 
 
 CLEAR_EVACUATED = Table(
     kind=CLEARING,
     steps=(
-        Step(name="undefine", do=_undefine_evacuated),
+        Step(name="undefine", do=undefine_source),
         Step(name="cleanup", do=cleanup_source),
         Step(name="drop", do=drop_at_source),
     ),
-    done=unmoved,
-    failed=unmoved,
     only_forward=True,
     alone=True,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from rtagent.conductor.engine import Step, Table, gone, kept
+from rtagent.conductor.engine import Step, Table, gone
 from rtagent.conductor.errors import OperationTaken
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.delete import by_host, places
@@ -115,7 +115,6 @@ FORCED_DELETE = Table(
         Step(name="allocations", do=_delete_allocations),
     ),
     done=gone,
-    failed=kept,
     only_forward=True,
 )
 
@@ -132,8 +131,6 @@ CLEAR_DELETED = Table(
         Step(name="cleanup", do=_at_host(_cleanup)),
         Step(name="release", do=_at_host(_release)),
     ),
-    done=kept,
-    failed=kept,
     only_forward=True,
     alone=True,
 )

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.engine import Step, Table, kept
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
@@ -54,8 +54,6 @@ def _call(run: Run) -> None:
 OWED_CALL = Table(
     kind="owed-call",
     steps=(Step(name="call", do=_call),),
-    done=kept,
-    failed=kept,
     only_forward=True,
     alone=True,
 )
@@ -125,7 +123,7 @@ def _ask(run: Run, spec: RequestSpec) -> tuple[int | None, Selections]:
         known = error.kwargs.get("own_claims", ())
         return isinstance(error, NoValidHost) and not live.issuperset(known)
 
-    return run.insist(ask, VIEW_TIMEOUT, is_behind)
+    return run.patience.repeat(ask, VIEW_TIMEOUT, retriable=is_behind)
 
 
 def unselect(run: Run) -> None:

@@ -22,7 +22,6 @@ from rtagent.conductor.operations.moves import (
     source_place,
     stay,
 )
-from rtagent.conductor.operations.resize import unmoved
 from rtagent.conductor.run import Run
 from rtagent.errors import ClaimExpired
 
@@ -86,5 +85,4 @@ LIVE_MIGRATION = Table(
         Step(name="report", do=report),
     ),
     done=moved,
-    failed=unmoved,
 )

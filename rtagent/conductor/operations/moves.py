@@ -144,6 +144,11 @@ def drop_at_source(run: Run) -> None:
     run.end(source_place(run), "drop_move_claim_at_source", **move_arguments(run))
 
 
+def undefine_source(run: Run) -> None:
+    """Remove the guest from the host that the server is not on any more."""
+    run.undefine(source_place(run))
+
+
 def cleanup_source(run: Run) -> None:
     """Remove what the hooks made at the source."""
     run.hook("cleanup", source_place(run).host)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations.build import BUILD
 from rtagent.conductor.operations.delete import delete_allocations
-from rtagent.conductor.operations.moves import source_place
-from rtagent.conductor.operations.resize import start_again, stop, unmoved
+from rtagent.conductor.operations.moves import cleanup_source, source_place, undefine_source
+from rtagent.conductor.operations.resize import start_again, stop
 from rtagent.conductor.run import Run
 from rtagent.model.server import ACTIVE, SHELVED_OFFLOADED, STOPPED, Server
 
@@ -18,35 +21,25 @@ def _start(run: Run) -> None:
     run.start(source_place(run))
 
 
-def _report_started(run: Run) -> None:
-    """Report the state."""
-    run.report(source_place(run), ACTIVE, None)
+def _report(vm_state: str) -> Callable[[Run], None]:
+    """Return the step that reports a state."""
+    return lambda run: run.report(source_place(run), vm_state, None)
 
 
-def _report_stopped(run: Run) -> None:
-    """Report the state."""
-    run.report(source_place(run), STOPPED, None)
-
-
-def _started(run: Run) -> Server:
-    return replace(run.server, vm_state=ACTIVE, task_state=None)
-
-
-def _stopped(run: Run) -> Server:
-    return replace(run.server, vm_state=STOPPED, task_state=None)
+def _changed(vm_state: str, **fields: Any) -> Callable[[Run], Server]:
+    """Return the end of an operation after which the server has a state, and these fields."""
+    return lambda run: replace(run.server, vm_state=vm_state, task_state=None, **fields)
 
 
 START = Table(
     kind="start",
-    steps=(Step(name="start", do=_start, undo=stop), Step(name="report", do=_report_started)),
-    done=_started,
-    failed=unmoved,
+    steps=(Step(name="start", do=_start, undo=stop), Step(name="report", do=_report(ACTIVE))),
+    done=_changed(ACTIVE),
 )
 STOP = Table(
     kind="stop",
-    steps=(Step(name="stop", do=stop), Step(name="report", do=_report_stopped)),
-    done=_stopped,
-    failed=unmoved,
+    steps=(Step(name="stop", do=stop), Step(name="report", do=_report(STOPPED))),
+    done=_changed(STOPPED),
     only_forward=True,
 )
 
@@ -56,24 +49,10 @@ def _save(run: Run) -> None:
     run.hook("save", source_place(run).host)
 
 
-def _undefine(run: Run) -> None:
-    """Remove the guest. From here on the server is shelved."""
-    run.undefine(source_place(run))
-
-
-def _cleanup(run: Run) -> None:
-    """Remove its disks."""
-    run.hook("cleanup", source_place(run).host)
-
-
 def _release(run: Run) -> None:
     """Report the state, which releases the claims."""
     update = {"uuid": run.server.uuid, "vm_state": SHELVED_OFFLOADED}
     run.end(source_place(run), "update_usage", instance=update)
-
-
-def _shelved(run: Run) -> Server:
-    return replace(run.server, vm_state=SHELVED_OFFLOADED, task_state=None, place=None)
 
 
 SHELVE = Table(
@@ -81,14 +60,13 @@ SHELVE = Table(
     steps=(
         Step(name="stop", do=stop, undo=start_again),
         Step(name="save", do=_save),
-        Step(name="undefine", do=_undefine, final=True),
-        Step(name="cleanup", do=_cleanup),
+        Step(name="undefine", do=undefine_source, final=True),
+        Step(name="cleanup", do=cleanup_source),
         Step(name="release", do=_release),
         Step(name="allocations", do=delete_allocations),
     ),
-    done=_shelved,
-    failed=unmoved,
+    done=_changed(SHELVED_OFFLOADED, place=None),
 )
 
 #: The steps of a build, after which a server that failed is still shelved.
-UNSHELVE = Table(kind="unshelve", steps=BUILD.steps, done=BUILD.done, failed=unmoved)
+UNSHELVE = Table(kind="unshelve", steps=BUILD.steps, done=BUILD.done)

@@ -104,11 +104,6 @@ def _done(run: Run) -> Server:
     )
 
 
-def unmoved(run: Run) -> Server:
-    """Return the server as it was before the operation."""
-    return replace(run.server, task_state=None)
-
-
 RESIZE = Table(
     kind="resize",
     steps=(
@@ -126,7 +121,6 @@ RESIZE = Table(
         Step(name="report", do=report),
     ),
     done=_done,
-    failed=unmoved,
 )
 
 
@@ -192,7 +186,6 @@ CONFIRM = Table(
         Step(name="report", do=_report_confirmed),
     ),
     done=_confirmed,
-    failed=_confirmed,
     only_forward=True,
 )
 
@@ -271,6 +264,5 @@ REVERT = Table(
         Step(name="report", do=_report_reverted),
     ),
     done=_reverted,
-    failed=_reverted,
     only_forward=True,
 )
