@@ -135,26 +135,22 @@ def _facts(
     facts: Fields = {
         "failed_builds": counters.values["failed_builds"] or 0,
         "disk_available_least": counters.values["disk_available_least"],
+        "resource_inventories": (),
     }
-    if counters.faults:
-        faults = _named(counters, COUNTERS)
-        findings.add("compute_nodes", node_uuid, faults, "the next commit replaces it")
     again = "it is discovered again"
-    try:
-        faults = _named(host, HOST)
-        facts |= {} if faults else _host_facts(host.values)
-    except msgspec.MsgspecError:
-        faults = ("topology",)
-    if faults:
-        findings.add("compute_nodes", node_uuid, faults, again)
-    try:
-        faults, text = _named(inventories, INVENTORIES), inventories.values["resource_inventories"]
-        known = () if faults or text is None else _decode_inventories(text)
-    except msgspec.MsgspecError:
-        faults, known = ("resource_inventories",), ()
-    if faults:
-        findings.add("compute_nodes", node_uuid, faults, again)
-    return facts | {"resource_inventories": known}
+    for row, part, decode, effect in (
+        (counters, COUNTERS, None, "the next commit replaces it"),
+        (host, HOST, _host_facts, again),
+        (inventories, INVENTORIES, _inventories, again),
+    ):
+        faults = _named(row, part)
+        try:
+            facts |= {} if faults or decode is None else decode(row.values)
+        except msgspec.MsgspecError:
+            faults = part.names[:1]
+        if faults:
+            findings.add("compute_nodes", node_uuid, faults, effect)
+    return facts
 
 
 def _named(row: CheckedRow, part: CheckedColumns) -> tuple[str, ...]:
@@ -170,6 +166,11 @@ def _host_facts(values: Mapping[str, Any]) -> Fields:
         "topology": None if topology is None else _decode_topology(topology),
         "ratios": Ratios(cpu=cpu, ram=ram, disk=disk),
     }
+
+
+def _inventories(values: Mapping[str, Any]) -> Fields:
+    text = values["resource_inventories"]
+    return {} if text is None else {"resource_inventories": _decode_inventories(text)}
 
 
 class NodeWriter:

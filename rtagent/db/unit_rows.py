@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, or_, select
 
 from rtagent.db.schema import claim_units, units
@@ -26,18 +26,9 @@ _UNIT_COLUMNS = ("kind", "unit", "owner_id")
 _CLAIM_UNIT_COLUMNS = (*_UNIT_COLUMNS, "claim_uuid")
 
 
-class UnitRow(Value, frozen=True, kw_only=True):
-    """A row of ``units``, without its node."""
-
-    kind: str
-    unit: str
-    owner_id: str
-
-
-class ClaimUnitRow(UnitRow, frozen=True, kw_only=True):
-    """A row of ``claim_units``, without its node."""
-
-    claim_uuid: str
+#: Rows of ``units`` and of ``claim_units``, without their node.
+UnitRow = tuple[str, str, str]
+ClaimUnitRow = tuple[str, str, str, str]
 
 
 class UnitRows(Value, frozen=True, kw_only=True):
@@ -51,8 +42,6 @@ class UnitRows(Value, frozen=True, kw_only=True):
     new_claim_units: Sequence[ClaimUnitRow] = ()
 
 
-_Row = TypeVar("_Row", bound=UnitRow)
-
 NO_UNIT_ROWS = UnitRows()
 
 
@@ -62,13 +51,14 @@ def net_units(before: NodeState, after: NodeState, claims: Iterable[str]) -> Uni
     had, have = _claim_unit_rows(before, uuids), _claim_unit_rows(after, uuids)
     if had == have:  # most guests hold no units, and most changes affect none
         return NO_UNIT_ROWS
-    changed = {(row.kind, row.unit) for row in had ^ have}
+    changed = {(kind, unit) for kind, unit, *_ in had ^ have}
     owned, own = _unit_rows(before, changed), _unit_rows(after, changed)
+    # Sorted, so that no two transactions wait for each other.
     return UnitRows(
-        gone_claim_units=_ordered(had - have),
-        gone_units=_ordered(owned - own),
-        new_units=_ordered(own - owned),
-        new_claim_units=_ordered(have - had),
+        gone_claim_units=sorted(had - have),
+        gone_units=sorted(owned - own),
+        new_units=sorted(own - owned),
+        new_claim_units=sorted(have - had),
     )
 
 
@@ -92,13 +82,15 @@ class UnitWriter:
 
     def write(self, connection: Connection, node_uuid: str, rows: UnitRows) -> None:
         """Write the net change of a commit."""
-        for statement, its_rows in (
+        statements: tuple[tuple[Statement, Sequence[tuple[str, ...]]], ...] = (
             (self._delete_claim_units, rows.gone_claim_units),
             (self._delete_units, rows.gone_units),
             (self._insert_units, rows.new_units),
             (self._insert_claim_units, rows.new_claim_units),
-        ):
-            statement.run(connection, [{"node_uuid": node_uuid, **asdict(r)} for r in its_rows])
+        )
+        for statement, its_rows in statements:
+            named = (zip(_CLAIM_UNIT_COLUMNS, row, strict=False) for row in its_rows)
+            statement.run(connection, [{"node_uuid": node_uuid, **dict(row)} for row in named])
 
     def rewrite(self, connection: Connection, node_uuid: str, claims: Sequence[Claim]) -> None:
         """Replace all rows of a node by those of its live claims.
@@ -106,12 +98,8 @@ class UnitWriter:
         Do nothing if the claims give a unit to two owners: the tables cannot hold that, and nothing
         is granted from such a state.
         """
-        owned = {
-            UnitRow(kind=kind, unit=unit, owner_id=claim.owner_id)
-            for claim in claims
-            for kind, unit in claim.units
-        }
-        if len({(row.kind, row.unit) for row in owned}) < len(owned):
+        owned = {(*unit, claim.owner_id) for claim in claims for unit in claim.units}
+        if len({(kind, unit) for kind, unit, _ in owned}) < len(owned):
             return
         # A row may name a claim of this node and, by damage, another node.
         uuids = [claim.uuid for claim in claims]
@@ -181,29 +169,17 @@ def with_suspects(claims: Iterable[Claim], faults: Mapping[str, str]) -> tuple[C
     )
 
 
-def _rows_of(claim: Claim) -> frozenset[ClaimUnitRow]:
-    return frozenset(
-        ClaimUnitRow(claim_uuid=claim.uuid, kind=kind, unit=unit, owner_id=claim.owner_id)
-        for kind, unit in claim.units
-    )
+def _rows_of(claim: Claim) -> set[ClaimUnitRow]:
+    return {(*unit, claim.owner_id, claim.uuid) for unit in claim.units}
 
 
-def _claim_unit_rows(state: NodeState, uuids: Iterable[str]) -> frozenset[ClaimUnitRow]:
+def _claim_unit_rows(state: NodeState, uuids: Iterable[str]) -> set[ClaimUnitRow]:
     live = (state.claims[uuid] for uuid in uuids if uuid in state.claims)
-    return frozenset[ClaimUnitRow]().union(*map(_rows_of, live))
+    return set[ClaimUnitRow]().union(*map(_rows_of, live))
 
 
-def _unit_rows(state: NodeState, units: Collection[Unit]) -> frozenset[UnitRow]:
-    return frozenset(
-        UnitRow(kind=kind, unit=unit, owner_id=state.units[kind, unit])
-        for kind, unit in units
-        if (kind, unit) in state.units
-    )
-
-
-def _ordered(rows: Iterable[_Row]) -> tuple[_Row, ...]:
-    """Sort rows, so that no two transactions wait for each other."""
-    return tuple(sorted(rows, key=lambda row: (row.kind, row.unit)))
+def _unit_rows(state: NodeState, units: Collection[Unit]) -> set[UnitRow]:
+    return {(*unit, state.units[unit]) for unit in units if unit in state.units}
 
 
 def _listed(units: Iterable[Unit]) -> str:

@@ -61,18 +61,19 @@ class HeldUnits(Value, frozen=True, kw_only=True):
             return self
         owners = dict(self.owners)
         claims = self.claims.difference(rows.gone_claim_units)
-        held = {(row.kind, row.unit) for row in claims}
-        for row in rows.gone_units:
-            if (row.kind, row.unit) in held:
-                raise ChangeRejected(f"a claim still has {row.kind} {row.unit}")
-            owners.pop((row.kind, row.unit), None)
-        for row in rows.new_units:
-            if (row.kind, row.unit) in owners:
-                raise ChangeRejected(f"{row.kind} {row.unit} already has an owner")
-            owners[row.kind, row.unit] = row.owner_id
+        held = {(kind, unit) for kind, unit, *_ in claims}
+        for kind, unit, _ in rows.gone_units:
+            if (kind, unit) in held:
+                raise ChangeRejected(f"a claim still has {kind} {unit}")
+            owners.pop((kind, unit), None)
+        for kind, unit, owner in rows.new_units:
+            if (kind, unit) in owners:
+                raise ChangeRejected(f"{kind} {unit} already has an owner")
+            owners[kind, unit] = owner
         for row in rows.new_claim_units:
-            if row in claims or owners.get((row.kind, row.unit)) != row.owner_id:
-                raise ChangeRejected(f"{row.kind} {row.unit} does not belong to {row.owner_id}")
+            kind, unit, owner, _ = row
+            if row in claims or owners.get((kind, unit)) != owner:
+                raise ChangeRejected(f"{kind} {unit} does not belong to {owner}")
         return HeldUnits(owners=owners, claims=claims.union(rows.new_claim_units))
 
 
