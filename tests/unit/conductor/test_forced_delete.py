@@ -14,7 +14,7 @@ from rtagent.errors import InvalidRequest
 from tests.support.cloud import LARGE, Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
-from tests.unit.conductor.test_faults import SCENARIOS, SERVER
+from tests.unit.conductor.test_faults import SCENARIOS, SERVER, Trials
 
 WHY = "the disk of h0 is broken"
 #: The operations that are killed.
@@ -29,16 +29,21 @@ def cloud():
     return Cloud(placement=True)
 
 
-@pytest.fixture
-def stuck(cloud):
-    """A conductor, and a server whose confirm has stopped, because its source is gone."""
+def get_stuck(cloud):
+    """Leave a server whose confirm has stopped, because its source is gone. Return a conductor."""
     conductor = cloud.conductor()
     conductor.build(spec(), server_uuid=SERVER, name="web-1")
     conductor.resize(SERVER, LARGE)
     cloud.switch_off("h0")
     with pytest.raises(OperationInterrupted):
         conductor.confirm(SERVER)
+    cloud.faults = Faults()
     return conductor
+
+
+@pytest.fixture
+def stuck(cloud):
+    return get_stuck(cloud)
 
 
 def test_a_server_whose_operation_is_stuck_is_deleted(cloud, stuck):
@@ -131,56 +136,43 @@ def test_a_reason_is_required(cloud, stuck):
         stuck.force_delete(uid(), WHY)
 
 
-def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(every):
-    points = None
-    number = 0
-    while points is None or number < len(points):
+def check_cleared(cloud, why):
+    """Delete the server by force, switch all hosts on, and check that nothing is left."""
+    cloud.faults = Faults()
+    if cloud.records.servers():
+        cloud.conductor().force_delete(SERVER, WHY)
+    for host in set(cloud.down):
+        cloud.switch_on(host)
+    assert (cloud.resume(), cloud.records.servers()) == ([], []), why
+    cloud.check()
+
+
+def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(cloud, stuck, every):
+    stuck.force_delete(SERVER, WHY)
+    points = cloud.faults.passed
+    assert {"save after", "undefine at h1 after"} <= set(points)
+    for number in range(0, len(points), every):
         cloud = Cloud(placement=True)
-        conductor = cloud.conductor()
-        conductor.build(spec(), server_uuid=SERVER)
-        conductor.resize(SERVER, LARGE)
-        cloud.switch_off("h0")
-        with pytest.raises(OperationInterrupted):
-            conductor.confirm(SERVER)
-        cloud.faults = Faults(kill=None if points is None else number)
-        if points is None:
-            cloud.conductor().force_delete(SERVER, WHY)
-            points = cloud.faults.passed
-            assert {"save after", "undefine at h1 after"} <= set(points)
-            continue
+        stuck = get_stuck(cloud)
+        cloud.faults = Faults(kill=number)
         with pytest.raises(Killed):
-            cloud.conductor().force_delete(SERVER, WHY)
-        cloud.faults = Faults()
-        if cloud.records.servers():
-            cloud.conductor().force_delete(SERVER, WHY)
-        cloud.switch_on("h0")
-        assert cloud.resume() == [], points[number]
-        assert cloud.records.servers() == [], points[number]
-        cloud.check()
-        number += every
+            stuck.force_delete(SERVER, WHY)
+        check_cleared(cloud, points[number])
 
 
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_does_not_clear(
     name, every
 ):
-    """Every host answers at the end, so that nothing is owed."""
     scenario = SCENARIOS[name]
     # Nothing happens from "after" to "before".
     number, killed = 2 * (KILLED.index(name) % every), True
     while killed:
-        cloud = Cloud(placement=True)
-        scenario.prepare(cloud)
+        cloud = Trials.prepared(scenario)
         cloud.faults, killed = Faults(kill=number), False
         try:
             scenario.act(cloud)
         except Killed:
             killed = True
-        cloud.faults, number = Faults(), number + 2 * every
-        for host in set(cloud.down):
-            cloud.switch_on(host)
-        if cloud.records.servers():
-            cloud.conductor().force_delete(SERVER, WHY)
-        assert cloud.resume() == [], number
-        assert cloud.records.servers() == [], number
-        cloud.check()
+        check_cleared(cloud, number)
+        number += 2 * every
