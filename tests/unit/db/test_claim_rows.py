@@ -171,6 +171,20 @@ def test_unreadable_claim_keeps_its_quantities_and_its_units_and_is_suspect(engi
     assert rows(engine) == held(TWO)
 
 
+def test_damaged_claim_has_no_unit_that_a_sound_claim_of_another_owner_has(engine: Engine):
+    store = SqlStore(engine)
+    commit(store, enrolled(store), created(ONE, TWO))
+    with engine.begin() as connection:
+        of_two = select(claims.c.document).where(claims.c.uuid == TWO.uuid)
+        damaged = update(claims).where(claims.c.uuid == ONE.uuid)
+        connection.execute(damaged.values(document=connection.scalar(of_two)))
+    again = enrolled(store)
+    assert again.claims[ONE.uuid].suspect
+    assert again.claims[ONE.uuid].units == ONE.units
+    assert again.claims[TWO.uuid] == TWO
+    again.check()
+
+
 def test_claims_that_give_a_unit_to_two_owners_are_loaded_and_fail_the_check(engine: Engine):
     store = SqlStore(engine)
     state = commit(store, enrolled(store), created(ONE, TWO))
