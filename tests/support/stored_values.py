@@ -1,75 +1,40 @@
 """Values to store: claims, devices, domains, migrations, and changes of them."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from msgspec.structs import replace
 
-from rtagent.model.assignment import (
-    AssignedQuantity,
-    AssignedResource,
-    Assignment,
-    CellAssignment,
-    CpuTopology,
-    PmemNamespace,
-    ResourceInventory,
-)
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change, Event, Operation
-from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, RESIZE, Claim, Replacement
-from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
-from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
-from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
+from rtagent.model.claim import RELEASED, RESIZE, Claim
+from rtagent.model.device import AssignedDevice, Device, PciDevice
+from rtagent.model.domain_usage import DomainUsage, HostResource
 from rtagent.model.migration import DEST, Migration
-from rtagent.model.node import Node, NodeRecord, Writer
+from rtagent.model.node import Node, NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.request import (
-    Allocation,
-    Flavor,
-    Image,
-    InstanceFacts,
-    Limits,
-    NumaLimits,
-    PciRequest,
-)
 from rtagent.model.stored import Stored
-from rtagent.model.topology import Cell, Topology
 from rtagent.ports import Enroll
-
-NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
-ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ %s :x ; --"
-
-NODE = Node(
-    uuid=str(UUID(int=1)), host="host-ž", hypervisor_hostname="hv1.example", host_ip="fe80::1"
+from tests.support.stored_forms import (
+    DEVICE,
+    FULL,
+    INVENTORIES,
+    NODE,
+    NOW,
+    ODD,
+    TOPOLOGY,
+    USAGE,
+    WRITER,
+    claim,
+    uuid,
 )
-WRITER = Writer(machine_id="m" * 32, boot_id=str(UUID(int=7)), state_path="/var/lib/rtagent/ž")
-TOPOLOGY = Topology(
-    cpus=frozenset({0, 1, 2, 7}),
-    memory_mb=2**20,
-    disk_mb=2**40,
-    hypervisor_type="QEMU",
-    hypervisor_version=9_000_000,
-    cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx", "ž"]},
-    supported_hv_specs=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),
-    traits=frozenset({"COMPUTE_NODE", "HW_CPU_X86_AVX2"}),
-    mem_encryption=(EncryptionCapacity(model=AMD_SEV_ES, cbitpos=51, contexts=1006),),
-    cells=(
-        Cell(
-            id=0,
-            cpus=frozenset({0, 1, 2}),
-            memory_mb=2**19,
-            offline=frozenset({3}),
-            siblings=(frozenset({0, 2}), frozenset({1})),
-            sockets=frozenset({0}),
-            distances={0: 10, 4: 21},
-            pages={4: 2**26, 2048: 2**17, 2**20: 2},
-        ),
-        Cell(id=4, cpus=frozenset({7}), memory_mb=2**19, sockets=frozenset({1})),
-    ),
-)
+
+#: Names of `stored_forms` that are imported from here, too.
+__all__ = ["DEVICE", "INVENTORIES", "NODE", "NOW", "ODD", "TOPOLOGY", "WRITER", "claim", "uuid"]
+
 POLICY = Policy(
     reserved_memory_mb=512,
     cpu_allocation_ratio=Decimal("16.1"),
@@ -81,76 +46,7 @@ POLICY = Policy(
         reserved_huge_pages={0: {2048: 64}},
     ),
 )
-
-#: An unusual value in every field.
-ASSIGNMENT = Assignment(
-    cells=(
-        CellAssignment(
-            id=4,
-            memory=2**21,
-            cpuset=frozenset({0, 1}),
-            shared_pcpus=frozenset({64, 65}),
-            cpu_pinning={2: 1023, 3: 20},
-            cpuset_reserved=frozenset({21}),
-            cpuset_kept=frozenset({1022, 22}),
-            pagesize=2**20,
-            hugepages=True,
-        ),
-        CellAssignment(id=0, memory=1),
-    ),
-    shared_pcpus=frozenset({66}),
-    emulator_pcpus=frozenset({21, 67}),
-    realtime=frozenset({3}),
-    realtime_priority=99,
-    cpu_topology=CpuTopology(sockets=1, cores=2, threads=2),
-    locked_memory=True,
-)
-OCCUPANCY = Occupancy(
-    pcpus=frozenset({0, 500}),
-    memory_mb={0: 2**40, 7: 1},
-    pages={7: {2048: 3, 2**20: 2**33}},
-    devices=frozenset({"0000:08:00.0"}),
-    mdevs=frozenset({ODD}),
-    namespaces=frozenset({ODD}),
-    mem_encryption=AMD_SEV_ES,
-    unknown=frozenset(HostResource),
-)
-#: An unusual value in every field.
-DEVICE = PciDevice(
-    device=Device(
-        address="ffff:81:1f.7",
-        vendor_id="8086",
-        product_id="154c",
-        dev_type=SRIOV_VF,
-        parent_addr="0000:81:00.0",
-        numa_node=4,
-        iommu_group=2**31 - 1,
-        capabilities={"network": ("rx", ODD)},
-        net_name="enp129s0f0v0",
-        parent_ifname="enp129s0f0",
-        mac="52:54:00:00:00:01",
-        card_serial_number=ODD,
-        vdpa_dev="/dev/vhost-vdpa-0",
-        mdev_types=(MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=3),),
-    ),
-    tags=Tags(physical_network=None, one_time_use=True, traits=frozenset({"CUSTOM_A"})),
-    present=False,
-    listed=False,
-    quarantine=ODD,
-)
-INVENTORIES = (
-    ResourceInventory(provider="0000:08:00.0", resource_class="VGPU", identifiers=("a/b/1", "c")),
-    ResourceInventory(
-        provider="",
-        resource_class="CUSTOM_PMEM",
-        identifiers=(ODD,),
-        namespaces=(PmemNamespace(name=ODD, path=ODD, size_kb=2**40, align_kb=2048),),
-    ),
-)
-
-
-def uuid(number: int) -> str:
-    return str(UUID(int=number))
+OCCUPANCY = replace(USAGE.occupancy, unknown=frozenset(HostResource))
 
 
 def take_over(records: Sequence[NodeRecord]) -> NodeRecord:
@@ -170,28 +66,6 @@ def state_of(stored: Stored) -> NodeState:
     return restore(stored, POLICY)
 
 
-def claim(number: int, **fields: Any) -> Claim:
-    """A building claim without devices and pinned CPUs."""
-    plain: dict[str, Any] = {
-        "uuid": uuid(1000 + number),
-        "host": NODE.host,
-        "node": NODE.hypervisor_hostname,
-        "node_uuid": NODE.uuid,
-        "owner_id": uuid(2000 + number),
-        "state": BUILDING,
-        "vcpus": 2,
-        "memory_mb": 1024,
-        "disk_mb": 20 * 1024,
-        "created_at": NOW,
-        "updated_at": NOW,
-        "expires_at": NOW + timedelta(seconds=300),
-        "revision": 1,
-        "instance": InstanceFacts(project_id="p1", vm_state="building", os_type="linux"),
-        "flavor": Flavor(vcpus=2, memory_mb=1024, root_gb=20, name="m1.small"),
-    }
-    return Claim(**{**plain, **fields})
-
-
 def pinned(number: int, *cpus: int, **fields: Any) -> Claim:
     """A claim with one vCPU pinned to each of these host CPUs."""
     cell = CellAssignment(id=0, memory=1024, cpu_pinning=dict(enumerate(cpus)))
@@ -201,89 +75,7 @@ def pinned(number: int, *cpus: int, **fields: Any) -> Claim:
 
 def odd_claim(number: int) -> Claim:
     """A claim with an unusual value in every field."""
-    return claim(
-        number,
-        state=ACTIVE,
-        vcpus=2**31 - 1,
-        memory_mb=2**40,
-        disk_mb=0,
-        created_at=NOW + timedelta(microseconds=1),
-        updated_at=datetime(2038, 1, 19, 3, 14, 8, 1, UTC),
-        expires_at=None,
-        instance=InstanceFacts(
-            project_id=ODD,
-            user_id="",
-            display_name=ODD,
-            vm_state="active",
-            task_state=ODD,
-            os_type=None,
-            is_volume_backed=True,
-        ),
-        flavor=Flavor(
-            vcpus=1,
-            memory_mb=1,
-            ephemeral_gb=3,
-            swap=5,
-            flavorid=ODD,
-            name=ODD,
-            extra_specs={"hw:cpu_policy": "shared", ODD: ODD, "": ""},
-        ),
-        image=Image(properties={"hw_ž": ODD}),
-        limits=Limits(
-            vcpu=0, memory_mb=3, disk_gb=4, numa_topology=NumaLimits(cpu_allocation_ratio=1.1)
-        ),
-        pci_requests=(
-            PciRequest(
-                count=2, alias_name=ODD, spec=({"vendor_id": "8086"},), numa_policy="socket"
-            ),
-        ),
-        extra_resource={"VGPU": 2, "CUSTOM_PMEM": ("a", ODD)},
-        suspect=ODD,
-        pcpus=4,
-        numa_topology=ASSIGNMENT,
-        pci=(
-            AssignedDevice(
-                address="ffff:81:1f.7",
-                vendor_id="8086",
-                product_id="154c",
-                dev_type=SRIOV_VF,
-                request_id=ODD,
-                alias_name=ODD,
-                requester_id=ODD,
-                source="neutron_port",
-                numa_node=4,
-                parent_addr="0000:81:00.0",
-                managed=False,
-                vdpa_dev="/dev/vhost-vdpa-0",
-                provider=uuid(11),
-            ),
-        ),
-        mem_encryption=MemEncryption(model=AMD_SEV_ES, cbitpos=51, reduced_phys_bits=1),
-        pci_replaced={ODD: Replacement(before=(ODD,), after=("ffff:81:1f.7",))},
-        resources=(
-            AssignedResource(
-                resource_class="VGPU",
-                identifier="a/b/1",
-                provider=uuid(10),
-                parent_addr="0000:08:00.0",
-            ),
-            AssignedResource(
-                resource_class="CUSTOM_PMEM",
-                identifier=ODD,
-                provider=uuid(13),
-                namespace=PmemNamespace(name=ODD, path="/dev/dax0.0", size_kb=2048, align_kb=2048),
-            ),
-        ),
-        quantities=(
-            AssignedQuantity(
-                provider=uuid(12), suffix=ODD, resource_class="CUSTOM_FOO", quantity=3
-            ),
-        ),
-        allocations={uuid(12): Allocation(resources={"CUSTOM_FOO": 3}, generation=7)},
-        provider_mapping={ODD: (uuid(11),)},
-        tag=ODD,
-        migration_uuid=uuid(9),
-    )
+    return replace(FULL, uuid=uuid(1000 + number), owner_id=uuid(2000 + number))
 
 
 def domain_usage(number: int, **fields: Any) -> DomainUsage:

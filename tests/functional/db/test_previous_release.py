@@ -19,9 +19,9 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.db.store import SqlStore
-from tests.functional.db import stored_forms
-from tests.functional.db.stored_forms import BUILT, CREATED, NODE, OPERATION
 from tests.functional.upgrade.previous_release import PreviousRelease
+from tests.support import stored_forms
+from tests.support.stored_forms import BUILT, CREATED, NODE, OPERATION
 
 #: What migrations write; what commits do not write, and what is made from the rest of a row.
 OTHERS = ("alembic_version", "schema_compatibility")

@@ -34,43 +34,27 @@ from rtagent.model.retention import Retention
 from rtagent.model.server import Place, Server, ServerOperation
 from rtagent.model.topology import Cell, Topology
 
-
-def _moved(*names: str) -> list[Any]:
-    """Return values of `rtagent.model` that the two releases have in different modules."""
-    modules = [import_module(f"rtagent.model.{info.name}") for info in iter_modules(model.__path__)]
-    return [next(vars(m)[name] for m in modules if name in vars(m)) for name in names]
-
-
-[
-    AssignedQuantity,
-    AssignedResource,
-    Drain,
-    Flavor,
-    Image,
-    InstanceFacts,
-    ManageAllocations,
-    PciRequest,
-    PlacementPolicy,
-    PmemNamespace,
-    RequestSpec,
-    ResourceInventory,
-] = _moved(
-    "AssignedQuantity",
-    "AssignedResource",
-    "Drain",
-    "Flavor",
-    "Image",
-    "InstanceFacts",
-    "ManageAllocations",
-    "PciRequest",
-    "PlacementPolicy",
-    "PmemNamespace",
-    "RequestSpec",
-    "ResourceInventory",
-)
+#: The two releases have some values in different modules of `rtagent.model`.
+_MODEL = {
+    name: value
+    for info in iter_modules(model.__path__)
+    for name, value in vars(import_module(f"rtagent.model.{info.name}")).items()
+}
+AssignedQuantity = _MODEL["AssignedQuantity"]
+AssignedResource = _MODEL["AssignedResource"]
+Drain = _MODEL["Drain"]
+Flavor = _MODEL["Flavor"]
+Image = _MODEL["Image"]
+InstanceFacts = _MODEL["InstanceFacts"]
+ManageAllocations = _MODEL["ManageAllocations"]
+PciRequest = _MODEL["PciRequest"]
+PlacementPolicy = _MODEL["PlacementPolicy"]
+PmemNamespace = _MODEL["PmemNamespace"]
+RequestSpec = _MODEL["RequestSpec"]
+ResourceInventory = _MODEL["ResourceInventory"]
 
 NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
-ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ ; --"
+ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ %s :x ; --"
 ADDRESS, PARENT = "ffff:81:1f.7", "0000:81:00.0"
 
 
@@ -79,33 +63,29 @@ def uuid(number: int) -> str:
 
 
 NODE = Node(uuid=uuid(1), host="host-ž", hypervisor_hostname="hv1.example", host_ip="fe80::1")
-RECORD = NodeRecord(
-    node=NODE,
-    epoch=1,
-    revision=0,
-    writer=Writer(machine_id="m" * 32, boot_id=uuid(7), state_path="/var/lib/rtagent/ž"),
-)
+WRITER = Writer(machine_id="m" * 32, boot_id=uuid(7), state_path="/var/lib/rtagent/ž")
+RECORD = NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
 POLICY = Policy(placement=PlacementPolicy(manage_allocations=ManageAllocations.YES))
 TOPOLOGY = Topology(
-    cpus=frozenset({0, 1, 7}),
+    cpus=frozenset({0, 1, 2, 7}),
     memory_mb=2**20,
     disk_mb=2**40,
     hypervisor_type="QEMU",
     hypervisor_version=9_000_000,
-    cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx"]},
-    supported_hv_specs=(("x86_64", "kvm", "hvm"),),
+    cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx", "ž"]},
+    supported_hv_specs=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),
     traits=frozenset({"COMPUTE_NODE", "HW_CPU_X86_AVX2"}),
     mem_encryption=(EncryptionCapacity(model=AMD_SEV_ES, cbitpos=51, contexts=1006),),
     cells=(
         Cell(
             id=0,
-            cpus=frozenset({0, 1}),
+            cpus=frozenset({0, 1, 2}),
             memory_mb=2**19,
             offline=frozenset({3}),
-            siblings=(frozenset({0, 1}),),
+            siblings=(frozenset({0, 2}), frozenset({1})),
             sockets=frozenset({0}),
             distances={0: 10, 4: 21},
-            pages={4: 2**26, 2048: 2**17},
+            pages={4: 2**26, 2048: 2**17, 2**20: 2},
         ),
         Cell(id=4, cpus=frozenset({7}), memory_mb=2**19, sockets=frozenset({1})),
     ),
@@ -189,6 +169,9 @@ FULL = claim(
     vcpus=2**31 - 1,
     pcpus=2,
     memory_mb=2**40,
+    disk_mb=0,
+    created_at=NOW + timedelta(microseconds=1),
+    updated_at=datetime(2038, 1, 19, 3, 14, 8, 1, UTC),
     expires_at=None,
     suspect=ODD,
     migration_uuid=uuid(9),
@@ -224,10 +207,10 @@ FULL = claim(
                 id=4,
                 memory=2**21,
                 cpuset=frozenset({0, 1}),
-                shared_pcpus=frozenset({64}),
+                shared_pcpus=frozenset({64, 65}),
                 cpu_pinning={2: 1023, 3: 20},
                 cpuset_reserved=frozenset({21}),
-                cpuset_kept=frozenset({22}),
+                cpuset_kept=frozenset({1022, 22}),
                 pagesize=2**20,
                 hugepages=True,
             ),
