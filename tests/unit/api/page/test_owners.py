@@ -1,8 +1,23 @@
-"""The rows of the owners, over changes of the host."""
+"""The rows of the owners, over changes of the host, and their badges."""
 
-from rtagent.api.page.owners import Owner, OwnerRows, badge
+from rtagent.api.page.owners import HUES, PATTERNS, Badges, Owner, OwnerRows, badge
 from rtagent.model.usage import NumaUsage, Usage
 from tests.support.api_states import claimed, empty, uuid, with_domain
+
+
+def test_every_owner_has_a_code_of_its_own_and_the_first_ones_have_different_styles():
+    badges = list(Badges().of(str(number) for number in range(1000)).values())
+    assert len({each.code for each in badges}) == 1000
+    assert len({each.style for each in badges[: HUES * PATTERNS]}) == HUES * PATTERNS
+
+
+def test_an_owner_keeps_its_badge_when_others_come_and_go():
+    badges = Badges()
+    first = badges.of(["a", "b", "c"])
+    assert badges.of(["c", "d", "a"])["a"] == first["a"]
+    after = badges.of(["d", "c", "e"])
+    assert (after["c"], after["d"]) == (first["c"], first["b"])  # the lowest free one
+    assert len({each.code for each in after.values()}) == 3
 
 
 def test_a_row_is_made_again_only_when_its_owner_changes():
@@ -15,26 +30,8 @@ def test_a_row_is_made_again_only_when_its_owner_changes():
     after = with_domain(before, 102, vcpus=9, memory_mb=1024)
     owners, (unchanged, changed) = rows.of(after)
     assert unchanged is first
-    assert "drift" in changed
-    assert "drift" not in second
+    assert ("drift" in second, "drift" in changed) == (False, True)
     assert owners[uuid(102)].usage.vcpus == 9
-
-
-def test_a_claim_that_becomes_active_changes_its_row():
-    rows = OwnerRows()
-    _, (building,) = rows.of(claimed(empty(), 1))
-    _, (active,) = rows.of(claimed(empty(), 1, active=True))
-    assert ">building<" in building
-    assert ">active<" in active
-
-
-def test_names_link_the_pages_of_claims_that_exist():
-    state = claimed(claimed(empty(), 1), 2)
-    _, plain = OwnerRows().of(state)
-    assert not any("href" in each for each in plain)
-    _, (first, tested) = OwnerRows(linked=True).of(state, uuid(102))
-    assert f'href="/page/claims/{uuid(1)}"' in first
-    assert "href" not in tested
 
 
 def test_an_owner_has_its_cells_with_the_pages_of_each_size():
