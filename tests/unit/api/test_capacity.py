@@ -1,8 +1,6 @@
 """The documents of a host's capacity."""
 
 import json
-from datetime import UTC, datetime
-from http import HTTPStatus
 
 import pytest
 from msgspec.structs import replace
@@ -13,10 +11,12 @@ from rtagent.capacity.count import Counts
 from rtagent.errors import NodeNotReady
 from rtagent.model.device import PciDevices
 from rtagent.model.node import Drain
-from rtagent.model.policy import PciPolicy
+from rtagent.model.policy import NumaPolicy, PciPolicy
 from rtagent.model.request import Flavor
 from tests.support.api_states import sources
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.claims import pinned_claim
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, with_claims
+from tests.support.numa_hosts import PAGES
 from tests.support.pci_hosts import gpu, record
 from tests.support.random_nodes import ALIASES
 
@@ -36,15 +36,8 @@ def served(state, *listed, **more):
     return replace(sources(state, **more), counts=Counts(lambda: listed))
 
 
-def get(path, agent):
-    reply = answer(agent, path)
-    return reply.status, json.loads(reply.body)
-
-
 def capacity(agent, path="/capacity"):
-    status, document = get(path, agent)
-    assert status == HTTPStatus.OK
-    (shown,) = document["capacity"]
+    (shown,) = json.loads(answer(agent, path).body)["capacity"]
     return shown
 
 
@@ -68,6 +61,7 @@ def test_a_flavor_is_shown_cell_by_cell():
     assert [(cell["id"], cell["pcpus"]) for cell in row["cells"]] == [(0, 2), (1, 0)]
     assert row["left"] == {"vcpus": 2, "pcpus": 2, "memory_mb": 15360, "disk_mb": 101376}
     assert row["reasons"][0] == row["scarce"]
+    assert capacity(served(built(), LARGE), "/capacity?flavor=none")["flavors"] == []
 
 
 def test_what_no_flavor_can_use_is_stranded():
@@ -76,26 +70,19 @@ def test_what_no_flavor_can_use_is_stranded():
     assert (cpus["where"], cpus["number"], cpus["names"]) == ("cell 0", 2, ["2-3"])
 
 
-def test_an_unknown_flavor_is_no_row():
-    assert capacity(served(built(), LARGE), "/capacity?flavor=none")["flavors"] == []
-
-
-def test_an_empty_catalogue_has_no_flavors_and_nothing_stranded():
-    shown = capacity(served(built()))
-    assert (shown["flavors"], shown["stranded"]) == ([], [])
-
-
-@pytest.mark.parametrize("reason", ["drain", "not ready"])
-def test_nothing_has_room_while_no_claim_is_granted(reason):
-    state, error = built(), None
-    if reason == "drain":
-        state = replace(state, drain=Drain(since=datetime(2026, 1, 1, tzinfo=UTC), reason="dust"))
-    else:
-        error = NodeNotReady("the first audit is missing")
-    shown = capacity(served(state, LARGE, creation_error=error))
-    (row,) = shown["flavors"]
+@pytest.mark.parametrize(
+    ("drain", "error", "why"),
+    [
+        (Drain(since=NOON, reason="dust"), None, "dust"),
+        (None, NodeNotReady("the first audit is missing"), "first audit"),
+    ],
+)
+def test_nothing_has_room_while_no_claim_is_granted(drain, error, why):
+    agent = served(replace(built(), drain=drain), LARGE, creation_error=error)
+    (row,) = capacity(agent)["flavors"]
     assert (row["room"], row["fits"]) == (0, 1)
-    assert {"drain": "dust", "not ready": "first audit"}[reason] in shown["blocked"]
+    assert why in capacity(agent)["blocked"]
+    assert metrics(agent)['rtagent_room{flavor="large"}'] == 0
 
 
 def test_flavors_with_devices_have_no_room_while_devices_are_not_known():
@@ -139,13 +126,30 @@ def test_metrics_have_the_room_of_each_flavor_and_what_is_stranded():
     assert found['rtagent_room{flavor="large"}'] == 1
     assert found['rtagent_room{flavor="huge"}'] == 0
     assert found['rtagent_stranded{resource="PCPU",unit="CPUs"}'] == 2
+    small = metrics(served(built(), replace(LARGE, name="small", vcpus=1)))
+    assert small['rtagent_stranded{resource="PCPU",unit="CPUs"}'] == 0
 
 
-def test_metrics_of_a_resource_of_which_nothing_is_stranded_are_zero():
-    small = replace(LARGE, name="small", vcpus=1)
-    assert metrics(served(built(), small))['rtagent_stranded{resource="PCPU",unit="CPUs"}'] == 0
+def test_metrics_have_the_cpus_memory_and_pages_of_cells():
+    policy = NumaPolicy(
+        cpu_shared_set=frozenset(range(8, 16)),
+        cpu_dedicated_set=frozenset(range(8)),
+        reserved_huge_pages={0: {2048: 16}},
+    )
+    claim = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
+    found = metrics(served(with_claims(host(PAGES, numa=policy), (claim,))))
 
+    def shown(cell, *names):
+        return tuple(found[f'rtagent_cell_{name}{{cell="{cell}"}}'] for name in names)
 
-def test_a_host_that_drains_has_no_room_in_the_metrics():
-    state = replace(built(), drain=Drain(since=datetime(2026, 1, 1, tzinfo=UTC)))
-    assert metrics(served(state, LARGE))['rtagent_room{flavor="large"}'] == 0
+    assert shown(0, "cpus_dedicated", "cpus_shared", "cpus_pinned") == (8, 0, 3)
+    assert shown(1, "cpus_dedicated", "cpus_shared", "vcpus_used") == (0, 8, 0)
+    assert shown(0, "memory_mb", "memory_used_mb") == (8192, 64)
+    pages = {
+        size: tuple(
+            found[f'rtagent_cell_{name}{{cell="0",size_kb="{size}"}}']
+            for name in ("pages", "pages_used", "pages_reserved")
+        )
+        for size in (4, 2048, 1048576)
+    }
+    assert pages == {4: (5 * 2**18, 0, 0), 2048: (512, 32, 16), 1048576: (2, 0, 0)}

@@ -8,12 +8,10 @@ import pytest
 from rtagent.api.page.fleet import CLOSED, DISABLED, DOWN, DRAINING, UP, fleet
 from rtagent.errors import TooManyRequests
 from rtagent.model.host_report import ServiceState
-from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
 from tests.support.api_states import DOWN_TIME, PageFleet, simulated
 from tests.support.host_states import SEEN, host_state
 from tests.support.hosts import uid
-from tests.support.scheduling import spec
 
 
 @pytest.mark.parametrize(
@@ -42,14 +40,6 @@ def test_promised_parts_are_of_what_can_be_claimed():
     assert host.most == max(host.promised.values()) > 0
 
 
-def test_a_host_that_was_never_described_promises_nothing():
-    bare = host_state(seen=float("-inf"))
-    [host] = fleet([bare], SEEN, DOWN_TIME)
-    assert (host.document["age"], host.status) == (None, DOWN)
-    page = PageFleet(bare).sources.answer(f"/page/hosts/{bare.uuid}")
-    assert page.status == HTTPStatus.OK
-
-
 @pytest.mark.parametrize(
     "path",
     ["/?status=x", "/?nonsense=1", "/?from=-1", "/?by=x", "/?sort=x", "/page/decisions?outcome=x",
@@ -60,11 +50,6 @@ def test_a_wrong_query_is_named(path):
     assert reply.status == HTTPStatus.BAD_REQUEST
     name = re.search(r"\?(\w+)=", path)
     assert name is not None and name[1].encode() in reply.body
-
-
-def test_an_unknown_host_is_not_found():
-    reply = PageFleet.of(1).sources.answer("/page/hosts/other")
-    assert reply.status == HTTPStatus.NOT_FOUND
 
 
 def test_the_page_of_a_thousand_hosts_is_small():
@@ -100,16 +85,6 @@ def test_mistakes_in_a_request_are_shown_at_their_fields():
         assert re.search(rf'name="{name}"[^>]*aria-invalid', page), name
     page = sources.answer(f"{path}&specs=hw:cpu_thread_policy%3Dx").body.decode()
     assert 'role="alert" id="mistake"' in page
-
-
-def test_decisions_are_shown_newest_first():
-    made = PageFleet.of(4)
-    scheduler: Scheduler = made.scheduler
-    scheduler.select_destinations(spec(), [uid(101)])
-    scheduler.select_destinations(spec(), [uid(102), uid(103)])
-    page = made.sources.answer("/page/decisions").body.decode()
-    assert page.index(uid(103)) < page.index(uid(101))
-    assert "2 selected" in page and "0 failed" in page
 
 
 def test_links_keep_a_query_that_is_longer_than_a_text_that_is_shown():

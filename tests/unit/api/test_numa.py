@@ -7,7 +7,7 @@ from rtagent.api import numa
 from rtagent.api.numa import CLAIMED, FOREIGN, FREE, HOST, KEPT, OFFLINE, SHARED, Cpu, Pool
 from rtagent.errors import NodeNotFound
 from rtagent.model.policy import NumaPolicy, Policy
-from tests.support.hosts import NODE, TOPOLOGY, host
+from tests.support.hosts import NODE
 from tests.support.numa_hosts import LARGE, SMALL
 from tests.support.owned_hosts import CLAIMS, FOREIGN_DOMAIN, IDLE, WEB, pinned_host
 
@@ -70,11 +70,6 @@ def test_cells_have_memory_and_page_pools():
 def test_without_cpu_sets_every_cpu_is_shared():
     whole = replace(pinned_host(), policy=Policy(numa=NumaPolicy()))
     assert {cpus(whole)[n].use for n in (6, 8, 12)} == {SHARED}
-
-
-@pytest.mark.parametrize("state", [host(replace(TOPOLOGY, cells=())), host(None)])
-def test_a_host_without_cells_has_none(state):
-    assert numa.document(state)["cells"] == ()
 
 
 def test_a_host_is_found_by_uuid_or_hostname():

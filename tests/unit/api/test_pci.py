@@ -41,21 +41,23 @@ def shown(address: str) -> DeviceView:
     return pci.device(devices_in_every_state(), address)["pci"]
 
 
-def test_every_device_has_a_status_and_is_listed_by_address():
+def test_every_device_has_a_status_with_its_reason_and_is_listed_by_address():
     listed = pci.devices(devices_in_every_state(), {})["pci"]
     assert addresses() == sorted(addresses())
-    assert {device.address: device.status for device in listed} == {
-        GPU_0: ALLOCATED,
-        GROUP_GPU: UNAVAILABLE,
-        MDEV_GPU: ALLOCATED,
-        PF_0: UNCLAIMABLE,
-        vf(0): CLAIMED,
-        vf(1): AVAILABLE,
-        PF_1: UNAVAILABLE,
-        FOREIGN_VF: ALLOCATED,
-        GPU_1: UNAVAILABLE,
-        REMOVED_GPU: REMOVED,
+    assert {device.address: (device.status, device.reason) for device in listed} == {
+        GPU_0: (ALLOCATED, ""),
+        GROUP_GPU: (UNAVAILABLE, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
+        MDEV_GPU: (ALLOCATED, ""),
+        PF_0: (UNCLAIMABLE, f"its virtual function {vf(0)} is held by {DB}"),
+        vf(0): (CLAIMED, ""),
+        vf(1): (AVAILABLE, ""),
+        PF_1: (UNAVAILABLE, f"its virtual function {FOREIGN_VF} is held by {FOREIGN_DOMAIN}"),
+        FOREIGN_VF: (ALLOCATED, ""),
+        GPU_1: (UNAVAILABLE, "it overheats"),
+        REMOVED_GPU: (REMOVED, "it has left the host"),
     }
+    quarantines = {device.address: device.quarantine for device in listed if device.quarantine}
+    assert quarantines == {REMOVED_GPU: "it was lent", GPU_1: "it overheats"}
 
 
 @pytest.mark.parametrize(
@@ -93,34 +95,10 @@ def test_a_device_has_its_properties():
 
 
 def test_a_device_has_its_root_port():
-    state, ports = devices_in_every_state(), Map({PF_0: "0000:00:04.0", vf(0): "0000:00:04.0"})
+    state, ports = devices_in_every_state(), Map({PF_0: "0000:00:04.0"})
     listed = {each.address: each.root_port for each in pci.devices(state, {}, ports)["pci"]}
     assert listed == {**dict.fromkeys(state.devices), **ports}
     assert pci.device(state, PF_0, ports)["pci"].root_port == "0000:00:04.0"
-    assert pci.device(state, GPU_0, ports)["pci"].root_port is None
-
-
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        (GPU_1, "it overheats"),
-        (REMOVED_GPU, "it has left the host"),
-        (GROUP_GPU, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
-        (PF_0, f"its virtual function {vf(0)} is held by {DB}"),
-        (PF_1, f"its virtual function {FOREIGN_VF} is held by {FOREIGN_DOMAIN}"),
-        (vf(1), ""),
-    ],
-)
-def test_a_device_has_the_reason_of_its_status(address, reason):
-    assert shown(address).reason == reason
-
-
-def test_a_quarantine_is_shown_besides_the_reason():
-    assert (shown(REMOVED_GPU).quarantine, shown(GPU_1).quarantine) == (
-        "it was lent",
-        "it overheats",
-    )
-    assert shown(GPU_0).quarantine is None
 
 
 @pytest.mark.parametrize(
@@ -154,6 +132,8 @@ def test_an_assigned_resource_names_its_owner():
         ("ns_0", AVAILABLE, None, True),
         ("ns_9", ALLOCATED, "web-1", False),
     ]
+    assert listed[0].mdev_uuid == mdev_uuid(NODE.uuid, VGPU[0])
+    assert listed[3].mdev_uuid is None
     assert [each.claim_uuid for each in listed] == [WEB_CLAIM.uuid, *[None] * 3, WEB_CLAIM.uuid]
 
 
@@ -165,9 +145,3 @@ def test_a_resource_is_claimed_until_its_domain_may_run(state, status):
     claim = replace(WEB_CLAIM, state=state)
     held = replace(devices_in_every_state(), claims=Map({claim.uuid: claim}))
     assert pci.resources(held)["resources"][0].status == status
-
-
-def test_a_mediated_device_has_its_uuid():
-    first, *_, namespace, _ = pci.resources(devices_in_every_state())["resources"]
-    assert first.mdev_uuid == mdev_uuid(NODE.uuid, VGPU[0])
-    assert namespace.mdev_uuid is None

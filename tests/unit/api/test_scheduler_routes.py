@@ -1,12 +1,16 @@
-"""The fleet's capacity in the read API of a scheduler."""
+"""The hosts and the fleet's capacity in the read API of a scheduler."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
+from rtagent.api.scheduler_hosts import host, hosts
+from rtagent.scheduler.errors import HostNotFound
 from tests.support.api_states import PageFleet, simulated
+from tests.support.host_states import SEEN, host_state
 
 
 def read(target: str, fleet: PageFleet, **sources):
@@ -48,3 +52,20 @@ def test_groups_are_of_hosts_zones_or_aggregates():
     status, document = read("/capacity?by=rack", fleet())
     assert (status, document["error"]) == (400, "InvalidRequest")
     assert "must be one of host, zone, aggregate" in document["message"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "age", "alive"),
+    [(SEEN - 7, 7, True), (SEEN - 61, 61, False), (float("-inf"), None, False)],
+)
+def test_age_is_that_of_the_last_message(seen, age, alive):
+    (shown,) = hosts([host_state(seen=seen)], SEEN, 60)["hosts"]
+    assert (shown["age"], shown["alive"]) == (age, alive)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("cn2", "its messages are set aside: has 9"), ("cn3", "no host cn3")]
+)
+def test_why_a_host_is_not_known_is_said(name, why):
+    with pytest.raises(HostNotFound, match=why):
+        host([host_state()], name, SEEN, 60, {"cn2": "has 9 cells"})
