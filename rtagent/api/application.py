@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtagent.api.events import with_last_event_id
 from rtagent.api.guard import Guard, Peer
-from rtagent.api.reply import Reply, document, problem
+from rtagent.api.reply import Reply, failure
 from rtagent.model.printable import printable
 from rtagent.ports import ACCESS_LOG, Reporter
 
@@ -98,33 +98,30 @@ class Application:
 
     def _reply(self, method: str, target: str) -> Reply:
         if method not in METHODS:
-            status = HTTPStatus.METHOD_NOT_ALLOWED
-            return document(problem(status, f"{method}: this API is read-only"), status)
+            return failure(HTTPStatus.METHOD_NOT_ALLOWED, f"{method}: this API is read-only")
         try:
             return self._sources.answer(target)
         except Exception as error:  # a defect of a view must not stop the process
             self._reporter.log("error", f"read API: {target}: {error!r}")
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return document(problem(status, "a defect; see the log of the process"), status)
+            why = "a defect; see the log of the process"
+            return failure(HTTPStatus.INTERNAL_SERVER_ERROR, why)
 
 
 def _forbidden(peer: Peer | None) -> Reply:
-    status = HTTPStatus.FORBIDDEN
     who = "this process" if peer is None else f"the user with the uid {peer.uid}"
     rule = f"{who} may not read: [api] readers names the users and groups who may"
-    return document(problem(status, rule), status)
+    return failure(HTTPStatus.FORBIDDEN, rule)
 
 
 def _misdirected() -> Reply:
-    status = HTTPStatus.MISDIRECTED_REQUEST
     rule = "the Host header is no name of this server: use localhost, 127.0.0.1 or [::1]"
-    return document(problem(status, f"{rule}, or set [api] tokens_file"), status)
+    return failure(HTTPStatus.MISDIRECTED_REQUEST, f"{rule}, or set [api] tokens_file")
 
 
 def _unauthorized() -> Reply:
     """Ask for a token. A browser asks its user for a password, which is the token."""
-    status = HTTPStatus.UNAUTHORIZED
-    reply = document(problem(status, "a token is needed: rtagent token create makes one"), status)
+    rule = "a token is needed: rtagent token create makes one"
+    reply = failure(HTTPStatus.UNAUTHORIZED, rule)
     return replace(reply, headers={"WWW-Authenticate": 'Bearer, Basic realm="rtagent"'})
 
 

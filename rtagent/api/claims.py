@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from rtagent.errors import ClaimNotFound, InvalidRequest
-from rtagent.model.claim import LIVE_STATES, Claim
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.claim import LIVE_STATES
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile import drift as differences
@@ -76,25 +75,19 @@ def drains(state: NodeState) -> Mapping[str, Any]:
     is null, or has ``since``, ``reason``, ``deadline`` and ``actor``; ``claims`` and ``orphans``
     are what remains on the node.
     """
-    return {"drains": [_drain(state)]}
-
-
-def _drain(state: NodeState) -> dict[str, Any]:
-    claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
-    return {
+    of_claim = ("uuid", "owner_id", "kind", "state", "suspect", "vcpus", "memory_mb")
+    of_orphan = ("domain_uuid", "name", "active", "vcpus", "memory_mb")
+    drain = {
         "node": state.node.hypervisor_hostname,
         "drain": None if state.drain is None else msgspec.to_builtins(state.drain),
-        "claims": [_claim(each) for each in claims],
-        "orphans": [_orphan(each) for each in differences.orphans(state)],
+        "claims": [
+            {**_fields(claim, of_claim), "display_name": claim.instance.display_name}
+            for claim in claims(state, {})["claims"]
+        ],
+        "orphans": [_fields(usage, of_orphan) for usage in differences.orphans(state)],
     }
+    return {"drains": [drain]}
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
-    names = ("uuid", "owner_id", "kind", "state", "suspect", "vcpus", "memory_mb")
-    fields = {name: getattr(claim, name) for name in names}
-    return {**fields, "display_name": claim.instance.display_name}
-
-
-def _orphan(usage: DomainUsage) -> dict[str, Any]:
-    names = ("domain_uuid", "name", "active", "vcpus", "memory_mb")
-    return {name: getattr(usage, name) for name in names}
+def _fields(value: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}

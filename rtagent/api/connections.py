@@ -25,7 +25,7 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from rtagent.api.application import PEER, Application
 from rtagent.api.guard import Guard, peer_of
-from rtagent.api.reply import document, problem
+from rtagent.api.reply import failure
 
 #: Errors of accept(2) for lack of descriptors or memory. The connection keeps waiting.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -241,9 +241,8 @@ class _ErrorTask(ErrorTask):
 
     def execute(self) -> None:
         error = self.request.error
-        status = HTTPStatus(error.code)
-        reply = document(problem(status, error.body))
-        self.status = f"{status.value} {status.phrase}"
+        reply = failure(HTTPStatus(error.code), error.body)
+        self.status = f"{reply.status.value} {reply.status.phrase}"
         self.response_headers.append(("Content-Type", reply.media_type))
         self.set_close_on_finish()
         self.content_length = len(reply.body)

@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rtagent.api import nodes
+from rtagent.api.reply import Reply
 from rtagent.model.claim import LIVE_STATES
 from rtagent.model.health import Check, Status
 from rtagent.model.node_state import NodeState
@@ -34,8 +35,29 @@ _COUNTED = {
 }
 
 
-class StateCollector(Collector):
-    """Gauges of one state. Quantities are in the unit of the resource class; disk is in MB."""
+class HealthCollector(Collector):
+    """The health of the parts. :param more: yields further gauges."""
+
+    def __init__(
+        self, checks: Sequence[Check], more: Callable[[], Iterable[Metric]] = tuple
+    ) -> None:
+        self._checks, self._more = checks, more
+
+    def collect(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(
+            "rtagent_health", "1 for the present status of a part", labels=("part", "status")
+        )
+        for check in self._checks:
+            for status in Status:
+                gauge.add_metric((check.part, status), float(check.status == status))
+        yield gauge
+        yield from self._more()
+
+
+class StateCollector(HealthCollector):
+    """Gauges of one state, and the health. Quantities are in the unit of the resource class; disk
+    is in MB.
+    """
 
     def __init__(
         self,
@@ -44,13 +66,13 @@ class StateCollector(Collector):
         checks: Sequence[Check],
         more: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
-        self._state, self._stale, self._checks, self._more = state, stale, checks, more
+        super().__init__(checks, more)
+        self._state, self._stale = state, stale
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
         yield self._claims()
-        yield health_gauge(self._checks)
-        yield from self._more()
+        yield from super().collect()
 
     def _node(self) -> Iterator[Metric]:
         node = nodes.document(self._state)
@@ -93,41 +115,12 @@ class StateCollector(Collector):
         return _by("state", "rtagent_claims", "Live claims by state", by_state)
 
 
-class HealthCollector(Collector):
-    """The health of the parts. :param more: yields further gauges."""
-
-    def __init__(
-        self, checks: Sequence[Check], more: Callable[[], Iterable[Metric]] = tuple
-    ) -> None:
-        self._checks, self._more = checks, more
-
-    def collect(self) -> Iterator[Metric]:
-        yield health_gauge(self._checks)
-        yield from self._more()
-
-
-def health_gauge(checks: Sequence[Check]) -> Metric:
-    """The health of each part as a gauge."""
-    gauge = GaugeMetricFamily(
-        "rtagent_health", "1 for the present status of a part", labels=("part", "status")
-    )
-    for check in checks:
-        for status in Status:
-            gauge.add_metric((check.part, status), float(check.status == status))
-    return gauge
-
-
-def text(
-    state: NodeState,
-    stale: bool,
-    checks: Sequence[Check],
-    registry: CollectorRegistry,
-    more: Callable[[], Iterable[Metric]] = tuple,
-) -> bytes:
-    """The gauges of the state, then the metrics of the process. :param more: further gauges."""
+def reply(collector: Collector, registry: CollectorRegistry) -> Reply:
+    """The metrics of a collector, then those of the process."""
     own = CollectorRegistry()
-    own.register(StateCollector(state, stale, checks, more))
-    return generate_latest(own) + generate_latest(registry)
+    own.register(collector)
+    body = generate_latest(own) + generate_latest(registry)
+    return Reply(body=body, media_type=MEDIA_TYPE)
 
 
 def _gauge(name: str, help_: str, value: float) -> Metric:

@@ -89,14 +89,9 @@ def _provider_files(state: NodeState) -> list[dict[str, Any]]:
 
 
 def _additional(inventory: AdditionalInventory) -> dict[str, Any]:
-    return {
-        "total": inventory.total,
-        "reserved": inventory.reserved,
-        "min_unit": inventory.min_unit,
-        "max_unit": inventory.max_unit,
-        "step_size": inventory.step_size,
-        "allocation_ratio": float(inventory.allocation_ratio),
-    }
+    names = ("total", "reserved", "min_unit", "max_unit", "step_size")
+    fields = {name: getattr(inventory, name) for name in names}
+    return {**fields, "allocation_ratio": float(inventory.allocation_ratio)}
 
 
 def _inventory(inventory: Inventory, used: int, unit: str) -> dict[str, Any]:

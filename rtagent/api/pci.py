@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.base import Value
@@ -138,9 +140,7 @@ def _device(
         resource_class=found.device.resource_class,
         tags=tags_as_dict(found.device.tags),
         status=found.state,
-        owner_id=owner.owner_id,
-        name=owner.name,
-        claim_uuid=owner.claim_uuid,
+        **asdict(owner),
         others=tuple(sorted(users - {owner.owner_id})),
         quarantine=found.device.quarantine,
         reason=found.reason,
@@ -223,18 +223,16 @@ def resources(state: NodeState) -> Mapping[str, Any]:
     """``{"resources": [Resource]}``: those in inventories, then those that claims have and the host
     does not."""
     owners = resource_users(state)
-    gone = (
+    gone = {
         unit
         for claim in state.claims.values()
         for unit in missing(state.resource_inventories, claim.resources)
-    )
+    }
+    ordered = sorted(gone, key=lambda unit: unit.identifier)
     return {
         "resources": (
             *(_resource(state, unit, owners, present=True) for unit in _present(state)),
-            *(
-                _resource(state, unit, owners, present=False)
-                for unit in sorted(set(gone), key=_name)
-            ),
+            *(_resource(state, unit, owners, present=False) for unit in ordered),
         )
     }
 
@@ -247,10 +245,6 @@ def _present(state: NodeState) -> Iterator[AssignedResource]:
                 identifier=name,
                 parent_addr=each.provider or None,
             )
-
-
-def _name(unit: AssignedResource) -> str:
-    return unit.identifier
 
 
 def _resource(
@@ -266,9 +260,7 @@ def _resource(
         identifier=unit.identifier,
         mdev_uuid=mdev_uuid(state.node.uuid, unit.identifier) if unit.parent_addr else None,
         status=_status(owner, claim),
-        owner_id=owner.owner_id,
-        name=owner.name,
-        claim_uuid=owner.claim_uuid,
+        **asdict(owner),
         present=present,
     )
 

@@ -85,12 +85,15 @@ def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:
     }
 
 
+def failure(status: HTTPStatus, message: str) -> Reply:
+    """A reply with a `problem`."""
+    return document(problem(status, message), status)
+
+
 def status_of(error: RtAgentError) -> HTTPStatus:
     """The status of a reply with that error."""
-    for type_, status in STATUS.items():
-        if isinstance(error, type_):
-            return status
-    return HTTPStatus.INTERNAL_SERVER_ERROR
+    known = (status for type_, status in STATUS.items() if isinstance(error, type_))
+    return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _escaped(found: re.Match[str]) -> str:

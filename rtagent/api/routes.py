@@ -134,10 +134,9 @@ class View(Value, frozen=True, kw_only=True):
 
 
 def _metrics(view: View) -> Reply:
-    checks, registry = view.sources.checks(), view.sources.registry
-    room = partial(capacity.metrics, view.capacity)
-    body = metrics.text(view.state, view.stale, checks, registry, room)
-    return Reply(body=body, media_type=metrics.MEDIA_TYPE)
+    checks, room = view.sources.checks(), partial(capacity.metrics, view.capacity)
+    collector = metrics.StateCollector(view.state, view.stale, checks, room)
+    return metrics.reply(collector, view.sources.registry)
 
 
 #: ``/NAME``

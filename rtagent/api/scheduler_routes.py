@@ -3,75 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from msgspec import field
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
-from rtagent.api import health, scheduler_capacity, scheduler_decisions, scheduler_hosts
-from rtagent.api.metrics import MEDIA_TYPE, HealthCollector
+from rtagent.api import health, metrics, scheduler_capacity, scheduler_decisions, scheduler_hosts
 from rtagent.api.page import fleet_pages
+from rtagent.api.page.fleet_pages import FleetSources
 from rtagent.api.page.routes import PageCache, PageRoutes
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
-from rtagent.errors import RtAgentError, Unavailable
+from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.health import Check
 from rtagent.model.node import Aggregate
-from rtagent.scheduler.decision_log import Decision, LoggedDecision
-from rtagent.scheduler.explanation import Explanation
-from rtagent.scheduler.fleet_counts import FleetCounts
-from rtagent.scheduler.host_state import HostState
 
 SERVICE = "rtagent-scheduler"
 
 
-def _no_explanation(document: Mapping[str, Any]) -> Explanation:
-    raise Unavailable("requests cannot be explained here")
+class SchedulerSources(FleetSources, frozen=True, kw_only=True):
+    """The sources of the views.
 
-
-class SchedulerSources(Value, frozen=True, kw_only=True):
-    """The sources of the views. The callables return at once.
-
-    :ivar hosts: all hosts. :ivar now: the monotonic clock that their ``seen`` is on.
-    :ivar down_time: ``service_down_time``. :ivar decisions: the last selections, newest first.
-    :ivar decision: finds one, see `DecisionLog`.
     :ivar aggregates: all of them. :ivar complete: whether all hosts are known.
     :ivar checks: the health of the parts. :ivar error: the error that selections get now, or None.
-    :ivar counts: the room of the fleet. Its replies wait a moment for the count.
     :ivar registry: the metrics of the process.
     :ivar hung: the vital threads of the process that hang.
-    :ivar name: of the scheduler, for people. :ivar time: the time of day.
-    :ivar explain: explains the arguments of the RPC method of that name; it may wait for Placement.
-    :ivar aside: why messages of service hosts are set aside.
+    :ivar name: of the scheduler, for people.
     :ivar pages: the pages for people that were rendered.
     """
 
-    hosts: Callable[[], Sequence[HostState]]
-    now: Callable[[], float]
-    down_time: Callable[[], float]
-    decisions: Callable[[], Sequence[LoggedDecision]]
-    decision: Callable[[str], Decision]
     aggregates: Callable[[], Sequence[Aggregate]]
     complete: Callable[[], bool]
     checks: Callable[[], Sequence[Check]]
     error: Callable[[], RtAgentError | None]
-    counts: FleetCounts
     registry: CollectorRegistry
     hung: Callable[[], Sequence[str]]
     name: str = SERVICE
-    time: Callable[[], datetime] = lambda: datetime.now(UTC)
-    explain: Callable[[Mapping[str, Any]], Explanation] = _no_explanation
-    aside: Callable[[], Mapping[str, str]] = dict
     pages: PageCache = field(default_factory=PageCache)
-
-    @property
-    def without_report(self) -> Mapping[str, str]:
-        """Why no report of a host can be used, by host."""
-        reporting = {host.host for host in self.hosts()}
-        return {host: why for host, why in self.aside().items() if host not in reporting}
 
     def answer(self, target: str) -> Reply:
         """Return the reply to a GET of this path and query."""
@@ -130,11 +100,9 @@ def _capacity(view: _View, query: Query) -> Reply:
 
 
 def _metrics(view: _View, _: Query) -> Reply:
-    own = CollectorRegistry()
     room = partial(scheduler_capacity.metrics, view.sources.counts)
-    own.register(HealthCollector(view.sources.checks(), room))
-    body = generate_latest(own) + generate_latest(view.sources.registry)
-    return Reply(body=body, media_type=MEDIA_TYPE)
+    collector = metrics.HealthCollector(view.sources.checks(), room)
+    return metrics.reply(collector, view.sources.registry)
 
 
 _ROUTES: Routes[_View] = Routes(

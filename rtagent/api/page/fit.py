@@ -6,15 +6,14 @@ Its form has the fields of a flavor and an image, as that of the page "explain" 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from rtagent.api.page.host_map import host_map
-from rtagent.api.page.owners import Owner, OwnerRows
+from rtagent.api.page.owners import OwnerRows
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.errors import InvalidRequest, RtAgentError
@@ -75,20 +74,6 @@ class FitForm(Value, frozen=True, kw_only=True):
     request: Mapping[str, Any] | None = None
 
 
-class LitRows:
-    """The rows of the owners, of which that of the tested guest stands out."""
-
-    def __init__(self, rows: OwnerRows) -> None:
-        self._rows = rows
-
-    def of(self, state: NodeState) -> tuple[Mapping[str, Owner], Sequence[Markup]]:
-        """Return what `OwnerRows.of` does."""
-        owners, rows = self._rows.of(state, OWNER)
-        owner = owners[OWNER]
-        lit = replace(owner, badge=replace(owner.badge, style=f"{owner.badge.style} would-be"))
-        return {**owners, OWNER: lit}, rows
-
-
 def fit_page(
     state: NodeState,
     rows: OwnerRows,
@@ -127,7 +112,7 @@ def _answered(
         after = state.fold(decision.change)
         claim = with_namespaces(decision.claims[0], after)
         return {
-            **host_map(after, LitRows(rows), ports=ports).values,
+            **host_map(after, rows, ports=ports, tested=OWNER).values,
             "verdict": "fits",
             "claim": claim,
         }

@@ -20,7 +20,6 @@ from rtagent.model.change import Change
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.scheduler.decision_log import LoggedDecision
-from rtagent.scheduler.errors import HostNotFound
 from rtagent.scheduler.host_state import HostState
 
 PATH = "/"
@@ -156,9 +155,7 @@ def fleet_host_page(
     :raises HostNotFound:
     """
     document = scheduler_hosts.host(states, name, now, down_time)["host"]
-    state = next((state for state in states if state.uuid == document["uuid"]), None)
-    if state is None:
-        raise HostNotFound(host=name)
+    state = next(state for state in states if state.uuid == document["uuid"])
     shown = _reported(state, at)
     listed = [state.instances[uuid] for uuid in sorted(state.instances)[:INSTANCES]]
     values = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from rtagent.api import scheduler_decisions
@@ -11,6 +11,8 @@ from rtagent.api.page import capacity, explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
+from rtagent.errors import Unavailable
+from rtagent.model.base import Value
 from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.fleet_counts import FleetCounts
@@ -27,35 +29,37 @@ SHOWN = 2
 CAPACITY_SHOWN, PATIENCE = 5, 1.0
 
 
-class FleetSources(Protocol):
-    """The sources of a view."""
+def _no_explanation(document: Mapping[str, Any]) -> Explanation:
+    raise Unavailable("requests cannot be explained here")
+
+
+class FleetSources(Value, frozen=True, kw_only=True):
+    """The sources of the pages and the documents. The callables return at once.
+
+    :ivar hosts: all hosts. :ivar now: the monotonic clock that their ``seen`` is on.
+    :ivar down_time: ``service_down_time``. :ivar decisions: the last selections, newest first.
+    :ivar decision: finds one, see `DecisionLog`.
+    :ivar counts: the room of the fleet. Its replies wait a moment for the count.
+    :ivar time: the time of day.
+    :ivar explain: explains the arguments of the RPC method of that name; it may wait for Placement.
+    :ivar aside: why messages of service hosts are set aside.
+    """
+
+    hosts: Callable[[], Sequence[HostState]]
+    now: Callable[[], float]
+    down_time: Callable[[], float]
+    decisions: Callable[[], Sequence[LoggedDecision]]
+    decision: Callable[[str], Decision]
+    counts: FleetCounts
+    time: Callable[[], datetime] = lambda: datetime.now(UTC)
+    explain: Callable[[Mapping[str, Any]], Explanation] = _no_explanation
+    aside: Callable[[], Mapping[str, str]] = dict
 
     @property
-    def hosts(self) -> Callable[[], Sequence[HostState]]: ...
-
-    @property
-    def now(self) -> Callable[[], float]: ...
-
-    @property
-    def down_time(self) -> Callable[[], float]: ...
-
-    @property
-    def decisions(self) -> Callable[[], Sequence[LoggedDecision]]: ...
-
-    @property
-    def decision(self) -> Callable[[str], Decision]: ...
-
-    @property
-    def counts(self) -> FleetCounts: ...
-
-    @property
-    def without_report(self) -> Mapping[str, str]: ...
-
-    @property
-    def explain(self) -> Callable[[Mapping[str, Any]], Explanation]: ...
-
-    @property
-    def time(self) -> Callable[[], datetime]: ...
+    def without_report(self) -> Mapping[str, str]:
+        """Why no report of a host can be used, by host."""
+        reporting = {host.host for host in self.hosts()}
+        return {host: why for host, why in self.aside().items() if host not in reporting}
 
 
 class FleetView(Paged, Protocol):

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from markupsafe import Markup
+from msgspec.structs import replace
 
 from rtagent.api import nodes, numa, pci
 from rtagent.api.page.formats import size
-from rtagent.api.page.owners import Owner
+from rtagent.api.page.owners import Owner, OwnerRows
 from rtagent.api.page.rendering import Content
-from rtagent.api.page.room import NOTHING, ShownRoom, StrandedParts
+from rtagent.api.page.room import NOTHING, ShownRoom
 from rtagent.api.pci import DeviceView, Resource
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
@@ -169,40 +169,42 @@ class DeviceTree(Value, frozen=True, kw_only=True):
     total: int
 
 
-class Rows(Protocol):
-    """The owners, as `OwnerRows` returns them."""
-
-    def of(self, state: NodeState) -> tuple[Mapping[str, Owner], Sequence[Markup]]: ...
-
-
 def host_map(
     state: NodeState,
-    rows: Rows,
+    rows: OwnerRows,
     notes: Mapping[int, Sequence[str]] | None = None,
     ports: RootPorts = NO_ROOT_PORTS,
     room: ShownRoom | None = None,
+    tested: str | None = None,
 ) -> Content:
     """Return the host map.
 
     :param notes: sentences to show in cells. :param ports: the root ports of the devices.
     :param room: what still fits; None: it is not shown.
+    :param tested: the owner of a claim that was not made; what it has stands out.
     """
     stranded = room.parts if room is not None else NOTHING
-    owners, table = rows.of(state)
+    owners, table = rows.of(state, tested)
+    if tested is not None:
+        badge = owners[tested].badge
+        lit = replace(owners[tested], badge=replace(badge, style=f"{badge.style} would-be"))
+        owners = {**owners, tested: lit}
     cells = numa.document(state)["cells"]
     sockets: dict[tuple[int, ...], list[numa.CellMap]] = {}
     for cell in cells:
         sockets.setdefault(cell.sockets, []).append(cell)
+
+    def unit(key: str, document: DeviceView | Resource, name: str) -> Unit:
+        lost = document.status == AVAILABLE and name in stranded.names
+        owner = owners.get(document.owner_id or "")
+        return Unit(key=key, document=document, owner=owner, stranded=lost)
+
     units = [
-        Unit(
-            key=f"res-{number}",
-            document=resource,
-            owner=owners.get(resource.owner_id or ""),
-            stranded=resource.status == AVAILABLE and resource.identifier in stranded.names,
-        )
+        unit(f"res-{number}", resource, resource.identifier)
         for number, resource in enumerate(pci.resources(state)["resources"])
     ]
-    listed = [_unit(each, owners, stranded) for each in pci.devices(state, {}, ports)["pci"]]
+    found = pci.devices(state, {}, ports)["pci"]
+    listed = [unit(f"dev-{device.address}", device, device.address) for device in found]
     devices = _trees(listed, units, ports)
     bars = {cell.id: list(_bars(cell, owners)) for cell in cells}
     uses = Counter(cpu.use for cell in cells for core in cell.cores for cpu in core)
@@ -341,12 +343,3 @@ def _node(function: Function) -> int | None:
     units = function.parts if function.unit is None else (function.unit,)
     nodes = [unit.document.numa_node for unit in units if isinstance(unit.document, DeviceView)]
     return min((node for node in nodes if node is not None), default=None)
-
-
-def _unit(device: DeviceView, owners: _Owners, stranded: StrandedParts) -> Unit:
-    return Unit(
-        key=f"dev-{device.address}",
-        document=device,
-        owner=owners.get(device.owner_id or ""),
-        stranded=device.status == AVAILABLE and device.address in stranded.names,
-    )

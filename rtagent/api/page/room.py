@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from rtagent.capacity.stranded import Stranded
@@ -45,11 +45,6 @@ class ShownRoom(Value, frozen=True, kw_only=True):
     host: Mapping[str, Any]
     most: int
     parts: StrandedParts
-
-    @property
-    def flavors(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of the flavors."""
-        return tuple(self.host["flavors"])
 
 
 class KeptRoom:
