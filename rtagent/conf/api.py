@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable, option
 
 
 class Api(Group, frozen=True, kw_only=True):
     """[api]. :ivar page_url: None: see `rtagent.api.address.page_url`."""
 
     address: str = option(
-        cfg.StrOpt,
         default="$state_path/rtagent.sock",
         help="""
 The address on which the read API listens: the path of a unix socket; ``127.0.0.1:PORT`` for a
@@ -24,9 +23,7 @@ Over the socket, root, the daemon's own user and those of ``readers`` can read a
 loopback port can be read by every local user, unless ``tokens_file`` is set.
 """,
     )
-    readers: Sequence[str] | None = option(
-        cfg.ListOpt,
-        mutable=True,
+    readers: Sequence[str] | None = mutable(
         help="""
 The users and groups who may read over the unix socket, besides root and the daemon's own user. A
 name is that of a user, ``@`` and a name that of a group: ``prometheus,@monitoring``. Numbers are
@@ -35,11 +32,10 @@ that, and lets every user open the socket: others get the status 403. The direct
 must be accessible to the readers, too. It is for the sockets of the agent and of the scheduler.
 """,
     )
-    page_url: str | None = option(
+    page_url: str | None = mutable(
         cfg.URIOpt,
         schemes=("http", "https"),
         max_length=255,
-        mutable=True,
         sample_default="https://compute1.example:8775/",
         help="""
 The URL at which browsers reach the pages of this agent. The agent reports it, and the pages of
@@ -49,20 +45,17 @@ that of a proxy before ``address``. Unset: ``https``, the port of ``address``, a
 """,
     )
     tls_cert: str | None = option(
-        cfg.StrOpt,
         help="""
 The PEM file with the certificate of the read API, and the certificates that sign it. It is for TCP
 addresses, of the agent and of the scheduler. SIGHUP reads it again.
 """,
     )
     tls_key: str | None = option(
-        cfg.StrOpt,
         help="""
 The PEM file with the key of ``tls_cert``, without a password.
 """,
     )
     tokens_file: str | None = option(
-        cfg.StrOpt,
         help="""
 The file with the tokens that may read over TCP: ``rtagent token create`` adds one. It has only
 their digests. SIGHUP reads it again. Tokens are not needed on a unix socket.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from oslo_config import cfg
-
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 
 
 class CapacityOptions(Group, frozen=True, kw_only=True):
     """[capacity]."""
 
-    flavors_file: str = option(
-        cfg.StrOpt,
+    flavors_file: str = mutable(
         default="",
-        mutable=True,
         help="""
 The absolute path of a file with flavors. For these and for the flavors of live claims, ``rtagent
 capacity list``, ``rtagent schedule capacity``, the page and the metrics tell how many more guests

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from oslo_config import cfg
-
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 from rtagent.model.policy import DeviceOrder
 
 
 class Claims(Group, frozen=True, kw_only=True):
     """[claims]. Times are in seconds."""
 
-    claim_expiry_time: int = option(
-        cfg.IntOpt,
+    claim_expiry_time: int = mutable(
         default=300,
         min=10,
-        mutable=True,
         help="""
 The lease of a claim in state ``building`` or ``incoming``, in seconds; at least 10. A caller that
 needs more time renews the claim. When the lease has lapsed, the claim ends as soon as a complete
 audit has found no domain for it.
 """,
     )
-    operation_retention: int = option(
-        cfg.IntOpt,
+    operation_retention: int = mutable(
         default=86400,
         min=20,
-        mutable=True,
         help="""
 The time for which the outcome of a call is kept, in seconds; at least 20, and at least twice
 ``claim_expiry_time``. A call that is repeated within this time with the same operation id gets the
@@ -34,10 +28,8 @@ recorded answer and is not executed again. Released claims and finished migratio
 same time. Only the time for which the node's agent runs is counted, so a wrong clock has no effect.
 """,
     )
-    same_host_resize_reuse: bool = option(
-        cfg.BoolOpt,
+    same_host_resize_reuse: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Count only the larger of the two claims that an instance has while it is resized on its own host.
 
@@ -50,10 +42,8 @@ In both cases the new claim reuses the devices that the instance has already, un
 ``same_host_device_reuse`` is false.
 """,
     )
-    same_host_device_reuse: bool = option(
-        cfg.BoolOpt,
+    same_host_device_reuse: bool = mutable(
         default=True,
-        mutable=True,
         help="""
 Let the two claims that an instance has while it is resized on its own host share devices and other
 assigned resources.
@@ -63,10 +53,8 @@ assigned resources.
   the same time, as in Nova.
 """,
     )
-    judge_amounts: bool = option(
-        cfg.BoolOpt,
+    judge_amounts: bool = mutable(
         default=True,
-        mutable=True,
         help="""
 Refuse a claim for which the host as a whole has too few vCPUs, or too little memory or disk.
 
@@ -75,14 +63,12 @@ follows allocations in Placement may then differ from them in VCPU, PCPU, MEMORY
 Dedicated CPUs, NUMA cells, pages, devices and assigned resources are judged in both cases.
 """,
     )
-    device_order: DeviceOrder = option(
-        cfg.StrOpt,
+    device_order: DeviceOrder = mutable(
         default="first",
         choices=[
             ("first", "the lowest addresses"),
             ("last", "the highest addresses of a pool, as Nova assigns them"),
         ],
-        mutable=True,
         help="""
 Which of several PCI devices a claim gets that are equal for its guest.
 """,

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg
-
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 from rtagent.conf.types import CpuSet, Items, StandardTrait
 
 #: The beginning of the traits of image formats.
@@ -18,11 +16,9 @@ IMAGE_TYPE = "COMPUTE_IMAGE_TYPE_"
 class Compute(Group, frozen=True, kw_only=True):
     """[compute]."""
 
-    resource_provider_association_refresh: int = option(
-        cfg.IntOpt,
+    resource_provider_association_refresh: int = mutable(
         default=300,
         min=0,
-        mutable=True,
         help="""
 The interval at which the agent looks in Placement for changes that others made to the records of
 this host, in seconds. The agent then reads only the providers whose generation has changed. The
@@ -31,21 +27,17 @@ send their requests at the same moment. 0: read the records once, and afterwards
 conflict.
 """,
     )
-    consecutive_build_service_disable_threshold: int = option(
-        cfg.IntOpt,
+    consecutive_build_service_disable_threshold: int = mutable(
         default=10,
         min=0,
-        mutable=True,
         help="""
 The number of failed builds in a row at which the agent disables its service, so that the scheduler
 selects other hosts. A good build does not enable it again: ``rtagent service enable`` does. After
 that, as many builds may fail as before. 0: failed builds are counted, and disable nothing.
 """,
     )
-    cpu_shared_set: frozenset[int] | None = option(
-        cfg.Opt,
+    cpu_shared_set: frozenset[int] | None = mutable(
         type=CpuSet(),
-        mutable=True,
         help="""
 The host CPUs for shared vCPUs, and for emulator threads with
 ``hw:emulator_threads_policy=share``. A list of CPU numbers and ranges; ``^`` excludes a number or a
@@ -55,10 +47,8 @@ Unset: all online CPUs, or none if ``cpu_dedicated_set`` is set. Every CPU must 
 be in only one of the two sets.
 """,
     )
-    cpu_dedicated_set: frozenset[int] | None = option(
-        cfg.Opt,
+    cpu_dedicated_set: frozenset[int] | None = mutable(
         type=CpuSet(),
-        mutable=True,
         help="""
 The host CPUs for dedicated vCPUs, that is, for guests with ``hw:cpu_policy`` ``dedicated`` or
 ``mixed``. Written like ``cpu_shared_set``. They are the inventory of resource class PCPU. Unset: no
@@ -67,21 +57,17 @@ guest is pinned to host CPUs.
 If a CPU leaves the set or the host while a guest is pinned to it, the guest keeps it.
 """,
     )
-    image_type_exclude_list: Sequence[str] = option(
-        cfg.Opt,
+    image_type_exclude_list: Sequence[str] = mutable(
         default=[],
         type=Items(StandardTrait(IMAGE_TYPE, implied=IMAGE_TYPE)),
-        mutable=True,
         help="""
 Image formats that guests of this host must not have, though libvirt supports them: ``qcow2`` with
 Ceph or LVM, or ``raw`` on a slow network, for example. Their traits (``COMPUTE_IMAGE_TYPE_QCOW2``)
 are not published.
 """,
     )
-    packing_host_numa_cells_allocation_strategy: bool = option(
-        cfg.BoolOpt,
+    packing_host_numa_cells_allocation_strategy: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 The order in which the NUMA cells of the host are tried for a guest.
 
@@ -89,10 +75,8 @@ The order in which the NUMA cells of the host are tried for a guest.
 * False: the least used cell first.
 """,
     )
-    provider_config_location: str = option(
-        cfg.StrOpt,
+    provider_config_location: str = mutable(
         default="/etc/rtagent/provider_config/",
-        mutable=True,
         help="""
 The directory of the provider files, an absolute path. Each file ``*.yaml`` in it adds inventories
 and traits to resource providers of this host, in Nova's format (schema 1.0). A directory that does

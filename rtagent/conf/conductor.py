@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from oslo_config import cfg
-
 from rtagent.conf.options import Group, option
 
 
@@ -11,7 +9,6 @@ class ConductorSettings(Group, frozen=True, kw_only=True):
     """[conductor]. Times are in seconds."""
 
     connection: str = option(
-        cfg.StrOpt,
         default="sqlite:///$state_path/conductor.sqlite",
         secret=True,
         help="""
@@ -22,7 +19,6 @@ their servers: each one can continue the unfinished operations of the others.
 """,
     )
     host_uri: str = option(
-        cfg.StrOpt,
         default="qemu+ssh://{host}/system",
         regex=r"^[a-z+]+://.*\{host\}.*$",
         help="""
@@ -33,7 +29,6 @@ For simulated hosts: ``test:///var/lib/hosts/{host}.xml``.
 """,
     )
     migration_uri: str | None = option(
-        cfg.StrOpt,
         regex=r"^[a-z+]+://.*\{host\}.*$",
         help="""
 The libvirt URI by which the source of a live migration reaches its destination. Unset: that of
@@ -41,7 +36,6 @@ The libvirt URI by which the source of a live migration reaches its destination.
 """,
     )
     max_attempts: int = option(
-        cfg.IntOpt,
         default=3,
         min=1,
         max=100,
@@ -50,7 +44,6 @@ The number of hosts that are tried for one build or move, from 1 to 100.
 """,
     )
     host_timeout: float = option(
-        cfg.FloatOpt,
         default=60.0,
         min=1.0,
         help="""
@@ -60,7 +53,6 @@ can be resumed.
 """,
     )
     operation_timeout: float = option(
-        cfg.FloatOpt,
         default=3600.0,
         min=10.0,
         help="""
@@ -69,7 +61,6 @@ undone, or it stops and can be resumed.
 """,
     )
     lease_renew_interval: float = option(
-        cfg.FloatOpt,
         default=60.0,
         min=1.0,
         help="""
@@ -78,7 +69,6 @@ seconds; at least 1. It must be less than half of ``[claims] claim_expiry_time``
 """,
     )
     takeover_time: float = option(
-        cfg.FloatOpt,
         default=45.0,
         min=1.0,
         help="""
@@ -89,7 +79,6 @@ by default.
 """,
     )
     shutdown_timeout: float = option(
-        cfg.FloatOpt,
         default=60.0,
         min=0.0,
         help="""
@@ -97,7 +86,6 @@ The time that a guest gets to shut down before it is switched off, in seconds.
 """,
     )
     migration_timeout: float = option(
-        cfg.FloatOpt,
         default=1800.0,
         min=10.0,
         help="""

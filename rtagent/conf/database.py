@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from oslo_config import cfg
-
 from rtagent.conf.options import Group, option
 
 
@@ -11,7 +9,6 @@ class Database(Group, frozen=True, kw_only=True):
     """[database]."""
 
     connection: str = option(
-        cfg.StrOpt,
         default="sqlite:///$state_path/rtagent.sqlite",
         secret=True,
         help="""
@@ -23,7 +20,6 @@ create or upgrade the schema with ``rtagent db sync``.
 """,
     )
     operation_timeout: int = option(
-        cfg.IntOpt,
         default=5,
         min=1,
         max=300,
@@ -34,7 +30,6 @@ gets a retriable error.
 """,
     )
     require_durability: bool = option(
-        cfg.BoolOpt,
         default=True,
         help="""
 Refuse a database that may lose committed claims when its server or its host fails.
@@ -55,7 +50,6 @@ class Events(Group, frozen=True, kw_only=True):
     """[events]."""
 
     kept: int = option(
-        cfg.IntOpt,
         default=10_000,
         min=1000,
         max=1_000_000,

@@ -10,7 +10,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_utils import netutils
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable, option
 from rtagent.conf.types import HugePages, ReservedPages
 
 #: The largest allocation ratio; also the largest one in a caller's limits.
@@ -20,11 +20,9 @@ AUDIT_INTERVAL = 60.0
 
 
 def _ratio(name: str, what: str) -> Any:
-    return option(
-        cfg.FloatOpt,
+    return mutable(
         min=0.0,
         max=MAX_RATIO,
-        mutable=True,
         help=f"""
 How many times {what} can be allocated to guests; at most 1,000,000.
 
@@ -35,12 +33,10 @@ record has none yet.
 
 
 def _initial_ratio(name: str, default: float) -> Any:
-    return option(
-        cfg.FloatOpt,
+    return mutable(
         default=default,
         min=0.000001,
         max=MAX_RATIO,
-        mutable=True,
         help=f"""
 The ``{name}_allocation_ratio`` of a node whose record has none, that is, of a new node. From
 0.000001 to 1,000,000.
@@ -69,7 +65,6 @@ hypervisor is identified by libvirt's host name and by the uuid in ``state_path`
         help="The address of this host on the management network. It is part of the node's record.",
     )
     state_path: str = option(
-        cfg.StrOpt,
         default="/var/lib/rtagent",
         help="""
 The state directory: the node's identity (compute_id), the embedded database and the socket of the
@@ -80,7 +75,6 @@ exist. A directory that belongs to another user, or to which every user can writ
 """,
     )
     instances_path: str = option(
-        cfg.StrOpt,
         default="$state_path/instances",
         help="""
 The directory of the guests' disks; an absolute path. The size of the file system that contains it
@@ -88,7 +82,6 @@ is the inventory of resource class DISK_GB.
 """,
     )
     lock_path: str = option(
-        cfg.StrOpt,
         default="/run/rtagent",
         help="""
 The directory of the lock that keeps a second agent off the same hypervisor, even if that agent has
@@ -100,10 +93,8 @@ directory to which every user can write, such as /run/lock, is refused: any user
 lock there.
 """,
     )
-    update_resources_interval: int = option(
-        cfg.IntOpt,
+    update_resources_interval: int = mutable(
         default=0,
-        mutable=True,
         help="""
 The interval between two periodic audits of the hypervisor in seconds. Events of libvirt start
 further audits.
@@ -112,21 +103,17 @@ further audits.
 * below 0: no periodic audits, only those that events and callers start
 """,
     )
-    report_interval: int = option(
-        cfg.IntOpt,
+    report_interval: int = mutable(
         default=10,
         min=1,
-        mutable=True,
         help="""
 The interval between two heartbeats of this service in the database in seconds; at least 1. The
 agent checks its own RPC server at the same interval.
 """,
     )
-    service_down_time: int = option(
-        cfg.IntOpt,
+    service_down_time: int = mutable(
         default=60,
         min=2,
-        mutable=True,
         help="""
 The time without a heartbeat after which a service counts as down, in seconds; at least 2, and more
 than ``report_interval``.
@@ -136,20 +123,16 @@ heartbeat of the node's agent. The time must be more than the ``report_interval`
 database.
 """,
     )
-    default_availability_zone: str = option(
-        cfg.StrOpt,
+    default_availability_zone: str = mutable(
         default="nova",
-        mutable=True,
         help="""
 The availability zone of hosts whose aggregates name none.
 
 Read by the scheduler.
 """,
     )
-    compute_monitors: Sequence[str] = option(
-        cfg.ListOpt,
+    compute_monitors: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The monitors that measure the host each ``report_interval``. The metrics are in the field
 ``metrics`` of the node's record and in the reports to the schedulers, for ``MetricsWeigher`` and
@@ -163,41 +146,33 @@ The monitors that measure the host each ``report_interval``. The metrics are in 
 Other packages add monitors as entry points of ``rtagent.compute.monitors``.
 """,
     )
-    reserved_host_memory_mb: int = option(
-        cfg.IntOpt,
+    reserved_host_memory_mb: int = mutable(
         default=512,
         min=0,
-        mutable=True,
         help="The memory that is reserved for the host, in MB.",
     )
-    reserved_host_disk_mb: int = option(
-        cfg.IntOpt,
+    reserved_host_disk_mb: int = mutable(
         default=0,
         min=0,
-        mutable=True,
         help="The disk space that is reserved for the host, in MB.",
     )
-    reserved_host_cpus: int = option(
-        cfg.IntOpt,
+    reserved_host_cpus: int = mutable(
         default=0,
         min=0,
-        mutable=True,
         help="""
 The number of physical CPUs that are reserved for the host. It cannot be combined with ``[compute]
 cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these sets instead.
 """,
     )
     allow_resize_to_same_host: bool = option(
-        cfg.BoolOpt,
         default=False,
         help="""
 Let the conductor resize a server on the host that it is on, if the scheduler selects this host.
 """,
     )
-    reserved_huge_pages: Sequence[ReservedPages] | None = option(
+    reserved_huge_pages: Sequence[ReservedPages] | None = mutable(
         cfg.MultiOpt,
         item_type=HugePages(),
-        mutable=True,
         help="""
 Huge pages that are reserved for the host: ``node:0,size:2048,count:64`` is 64 pages of 2048 KiB in
 NUMA cell 0. The size is in KiB, or has a unit (``1GB``). May be repeated, once for each cell and

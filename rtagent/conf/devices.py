@@ -7,17 +7,15 @@ from copy import copy
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, option, options
+from rtagent.conf.options import Group, mutable, options
 from rtagent.pci.mdev import VGPU
 
 
 class Devices(Group, frozen=True, kw_only=True):
     """[devices]."""
 
-    enabled_mdev_types: Sequence[str] = option(
-        cfg.ListOpt,
+    enabled_mdev_types: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         deprecated_name="enabled_vgpu_types",
         help="""
 The types of mediated devices for guests, as the driver names them: ``nvidia-35, nvidia-36``.
@@ -32,27 +30,21 @@ it.
 class MdevOptions(Group, frozen=True, kw_only=True):
     """[mdev_<type>]."""
 
-    device_addresses: Sequence[str] = option(
-        cfg.ListOpt,
+    device_addresses: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
 device can have only one type.
 """,
     )
-    mdev_class: str = option(
-        cfg.StrOpt,
+    mdev_class: str = mutable(
         default=VGPU,
-        mutable=True,
         help="""
 The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
 letters, digits and underscores.
 """,
     )
-    max_instances: int | None = option(
-        cfg.IntOpt,
-        mutable=True,
+    max_instances: int | None = mutable(
         help="""
 The maximum number of devices of this type on one physical device; at least 1. Unset: as many as the
 physical device supports.

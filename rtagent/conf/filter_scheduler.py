@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oslo_config import cfg
-
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 from rtagent.conf.types import FiniteFloat, RatiosType
 
 #: The filters that are enabled by default (Nova's).
@@ -35,11 +33,9 @@ value counts if there are several.
 
 
 def _multiplier(default: float, text: str, least: float | None = None) -> Any:
-    return option(
-        cfg.Opt,
+    return mutable(
         type=FiniteFloat(min=least),
         default=default,
-        mutable=True,
         help=f"\n{text.strip()}\n{_OVERRIDE}",
     )
 
@@ -47,51 +43,41 @@ def _multiplier(default: float, text: str, least: float | None = None) -> Any:
 class FilterScheduler(Group, frozen=True, kw_only=True):
     """[filter_scheduler]."""
 
-    host_subset_size: int = option(
-        cfg.IntOpt,
+    host_subset_size: int = mutable(
         default=1,
         min=1,
-        mutable=True,
         help="""
 The host is selected at random among this number of best hosts. More than 1 makes it less likely
 that several schedulers select the same host at the same time. At least 1.
 """,
     )
-    max_io_ops_per_host: int = option(
-        cfg.IntOpt,
+    max_io_ops_per_host: int = mutable(
         default=8,
         min=0,
-        mutable=True,
         help="""
 IoOpsFilter refuses a host with this number, or more, of instances that are being built, resized,
 migrated, rescued, unshelved or snapshotted. The same key in the metadata of aggregates overrides it
 for AggregateIoOpsFilter.
 """,
     )
-    max_instances_per_host: int = option(
-        cfg.IntOpt,
+    max_instances_per_host: int = mutable(
         default=50,
         min=1,
-        mutable=True,
         help="""
 NumInstancesFilter refuses a host with this number of instances or more. The same key in the
 metadata of aggregates overrides it for AggregateNumInstancesFilter.
 """,
     )
-    enabled_filters: Sequence[str] = option(
-        cfg.ListOpt,
+    enabled_filters: Sequence[str] = mutable(
         default=list(DEFAULT_FILTERS),
-        mutable=True,
         help="""
 The names of the filters that judge hosts: those of rtagent, and those that other packages add
 (entry points ``rtagent.scheduler.filters``). Cheap filters run first; among equally cheap ones the
 order of this list counts.
 """,
     )
-    weight_classes: Sequence[str] = option(
-        cfg.ListOpt,
+    weight_classes: Sequence[str] = mutable(
         default=["all"],
-        mutable=True,
         help="""
 The names of the weighers that order the hosts: those of rtagent, and those that other packages add
 (entry points ``rtagent.scheduler.weighers``). ``all``, or Nova's name
@@ -187,11 +173,9 @@ subtracted. 0: failed builds do not count.
 The multiplier of CrossCellWeigher. It has no effect, because there is one cell.
 """,
     )
-    image_props_weight_setting: Mapping[str, float] = option(
-        cfg.Opt,
+    image_props_weight_setting: Mapping[str, float] = mutable(
         type=RatiosType(),
         default={},
-        mutable=True,
         help="""
 The image properties that ImagePropertiesWeigher compares, each with its ratio: ``NAME=RATIO``,
 separated by commas. With ``os_distro=1, hw_machine_type=-1`` a host's weight is the number of its
@@ -199,70 +183,54 @@ instances with the requested ``os_distro`` minus the number with the requested `
 Empty: all properties count with a ratio of 1.
 """,
     )
-    shuffle_best_same_weighed_hosts: bool = option(
-        cfg.BoolOpt,
+    shuffle_best_same_weighed_hosts: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Order the hosts that share the largest weight at random, so that several schedulers less often
 select the same one. False: by name.
 """,
     )
-    image_properties_default_architecture: str | None = option(
-        cfg.StrOpt,
+    image_properties_default_architecture: str | None = mutable(
         choices=ARCHITECTURE_NAMES,
-        mutable=True,
         help="""
 The architecture that ImagePropertiesFilter assumes for an image without ``hw_architecture``. Unset:
 such an image fits every architecture.
 """,
     )
-    isolated_images: Sequence[str] = option(
-        cfg.ListOpt,
+    isolated_images: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The uuids of images whose guests IsolatedHostsFilter restricts to ``isolated_hosts``.
 """,
     )
-    isolated_hosts: Sequence[str] = option(
-        cfg.ListOpt,
+    isolated_hosts: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The names of the hosts that IsolatedHostsFilter reserves for the images of ``isolated_images``.
 """,
     )
-    restrict_isolated_hosts_to_isolated_images: bool = option(
-        cfg.BoolOpt,
+    restrict_isolated_hosts_to_isolated_images: bool = mutable(
         default=True,
-        mutable=True,
         help="""
 Whether IsolatedHostsFilter refuses ``isolated_hosts`` for other images.
 """,
     )
-    aggregate_image_properties_isolation_namespace: str | None = option(
-        cfg.StrOpt,
-        mutable=True,
+    aggregate_image_properties_isolation_namespace: str | None = mutable(
         help="""
 AggregateImagePropertiesIsolation reads only those metadata keys of aggregates that begin with this
 text and ``aggregate_image_properties_isolation_separator``. Unset: all keys that name an image
 property.
 """,
     )
-    aggregate_image_properties_isolation_separator: str = option(
-        cfg.StrOpt,
+    aggregate_image_properties_isolation_separator: str = mutable(
         default=".",
-        mutable=True,
         help="""
 What separates the namespace from the rest of a metadata key, see
 ``aggregate_image_properties_isolation_namespace``.
 """,
     )
-    pci_in_placement: bool = option(
-        cfg.BoolOpt,
+    pci_in_placement: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Ask Placement for hosts with the requested PCI devices, and allocate the devices there. Every agent
 must publish its devices (``[pci] report_in_placement``) first. False: only PciPassthroughFilter
@@ -274,42 +242,34 @@ judges devices.
 class Metrics(Group, frozen=True, kw_only=True):
     """[metrics]."""
 
-    weight_multiplier: float = option(
-        cfg.Opt,
+    weight_multiplier: float = mutable(
         type=FiniteFloat(),
         default=1.0,
-        mutable=True,
         help="""
 The multiplier of MetricsWeigher's normalised weights. Negative: hosts with a smaller sum are
 preferred. 0: metrics do not count. The key ``metrics_weight_multiplier`` in the metadata of a
 host's aggregates overrides it.
 """,
     )
-    weight_setting: Mapping[str, float] = option(
-        cfg.Opt,
+    weight_setting: Mapping[str, float] = mutable(
         type=RatiosType(),
         default={},
-        mutable=True,
         help="""
 The metrics that count, each with its ratio: ``NAME=RATIO``, separated by commas. With
 ``name1=1.0, name2=-1.3`` a host's weight is the value of ``name1`` minus 1.3 times the value of
 ``name2``. Empty: metrics do not count.
 """,
     )
-    required: bool = option(
-        cfg.BoolOpt,
+    required: bool = mutable(
         default=True,
-        mutable=True,
         help="""
 Whether a host must have all metrics of ``weight_setting``. True: a host that lacks one comes after
 all others; enable MetricsFilter to refuse it. False: its weight is ``weight_of_unavailable``.
 """,
     )
-    weight_of_unavailable: float = option(
-        cfg.Opt,
+    weight_of_unavailable: float = mutable(
         type=FiniteFloat(),
         default=-10000.0,
-        mutable=True,
         help="""
 The weight, before it is normalised, of a host that lacks a metric whose ratio is not 0, if
 ``required`` is False.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg
-
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable, option
 from rtagent.model.base import MAX_INT
 
 #: Nova's own default for QEMU and KVM if no URI is set.
@@ -17,7 +15,6 @@ class Libvirt(Group, frozen=True, kw_only=True):
     """[libvirt]."""
 
     connection_uri: str = option(
-        cfg.StrOpt,
         default=SYSTEM,
         help="""
 The URI of the hypervisor: ``qemu:///system``, ``qemu:///session``, or ``test:///FILE`` for a
@@ -27,7 +24,6 @@ default.
 """,
     )
     call_timeout: int = option(
-        cfg.IntOpt,
         default=10,
         min=1,
         max=600,
@@ -38,7 +34,6 @@ at all. The agent itself is never blocked.
 """,
     )
     guests_start_timeout: int = option(
-        cfg.IntOpt,
         default=600,
         min=0,
         help="""
@@ -47,20 +42,16 @@ the agent. Until then a claim whose guest is not back has the flag ``reboot``; a
 suspect. 0: it is suspect at once, as after a restart of the agent.
 """,
     )
-    realtime_scheduler_priority: int = option(
-        cfg.IntOpt,
+    realtime_scheduler_priority: int = mutable(
         default=1,
         min=1,
         max=99,
-        mutable=True,
         help="""
 The priority of realtime vCPUs in the scheduler of Linux (SCHED_FIFO), from 1 to 99.
 """,
     )
-    pmem_namespaces: Sequence[str] = option(
-        cfg.ListOpt,
+    pmem_namespaces: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The persistent memory namespaces for guests, by label: ``LABEL:namespace[|namespace][,LABEL:...]``,
 for example ``128G:ns0|ns1,MEDIUM:ns2``. The namespaces must exist, in mode ``devdax`` and each
@@ -72,12 +63,10 @@ A namespace that vanishes while a guest has it stays with the guest, and is repo
 that a domain without a claim uses is not given to a guest.
 """,
     )
-    file_backed_memory: int = option(
-        cfg.IntOpt,
+    file_backed_memory: int = mutable(
         default=0,
         min=0,
         max=MAX_INT,
-        mutable=True,
         help="""
 The capacity for the memory of guests in files, in MiB; 0: guests have ordinary memory.
 
@@ -87,21 +76,17 @@ requires QEMU, ``ram_allocation_ratio`` 1.0 and ``reserved_host_memory_mb`` 0. G
 page size (``hw:mem_page_size``) are refused.
 """,
     )
-    num_memory_encrypted_guests: int | None = option(
-        cfg.IntOpt,
+    num_memory_encrypted_guests: int | None = mutable(
         min=0,
         max=100000,
-        mutable=True,
         help="""
 The most guests at once with memory that AMD SEV encrypts, from 0 to 100000. It lowers the number
 that libvirt reports. A libvirt before 8.0 reports none: then encryption is available only if this
 option is set. SEV-ES has a number of its own, which the firmware of the host sets.
 """,
     )
-    cpu_power_management: bool = option(
-        cfg.BoolOpt,
+    cpu_power_management: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Save power on the host CPUs of ``[compute] cpu_dedicated_set`` to which no guest is pinned. The
 agent's systemd unit needs the drop-in rtagent-cpu-power.conf for this. When a reload turns the
@@ -109,7 +94,6 @@ option off, all of these CPUs are brought back to full power.
 """,
     )
     cpu_power_management_strategy: str = option(
-        cfg.StrOpt,
         default="cpu_state",
         choices=[
             (
@@ -123,12 +107,10 @@ How power is saved on unused CPUs. ``cpu_state`` never sets CPU 0 offline; Linux
 """,
     )
     cpu_power_governor_low: str = option(
-        cfg.StrOpt,
         default="powersave",
         help="The governor of CPUs to which no guest is pinned, with strategy ``governor``.",
     )
     cpu_power_governor_high: str = option(
-        cfg.StrOpt,
         default="performance",
         help="The governor of CPUs to which a guest is pinned, with strategy ``governor``.",
     )

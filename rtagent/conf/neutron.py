@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable, option
 from rtagent.conf.types import Items
 from rtagent.model.base import MAX_INT
 
@@ -24,10 +24,8 @@ def _numa_nodes(whose: str) -> dict[str, Any]:
 class Neutron(Group, frozen=True, kw_only=True):
     """[neutron]."""
 
-    physnets: Sequence[str] = option(
-        cfg.ListOpt,
+    physnets: Sequence[str] = mutable(
         default=[],
-        mutable=True,
         help="""
 The physical networks of this host whose traffic belongs to NUMA cells, for example ``foo, bar``.
 
@@ -42,7 +40,6 @@ class NeutronTunnel(Group, frozen=True, kw_only=True):
     """[neutron_tunnel]."""
 
     numa_nodes: Sequence[int] = option(
-        cfg.Opt,
         **_numa_nodes("tunnelled networks (VXLAN, GRE and others); empty: they have no affinity"),
     )
 

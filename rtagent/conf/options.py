@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 from msgspec import field
 from msgspec.structs import fields
@@ -28,32 +29,53 @@ class Group(Value, frozen=True, kw_only=True):
     """
 
 
-def option(kind: Callable[..., cfg.Opt], **words: Any) -> Any:
+def option(kind: Callable[..., cfg.Opt] | None = None, **words: Any) -> Any:
     """Declare the option of a field of a `Group`, which has its name.
 
-    :param kind: oslo.config's class. :param words: its arguments.
+    :param kind: oslo.config's class; None: that of the field's type. :param words: its arguments.
     """
     return field(default_factory=_Declared(kind, words))
+
+
+def mutable(kind: Callable[..., cfg.Opt] | None = None, **words: Any) -> Any:
+    """Declare an option that a reload reads again, as `option`."""
+    return option(kind, mutable=True, **words)
 
 
 class _Declared:
     """What a field knows of its option. Called, it returns the default."""
 
-    def __init__(self, kind: Callable[..., cfg.Opt], words: dict[str, Any]) -> None:
+    def __init__(self, kind: Callable[..., cfg.Opt] | None, words: dict[str, Any]) -> None:
         self._kind, self._words = kind, words
 
     def __call__(self) -> Any:
         return frozen(self._words.get("default"))
 
-    def opt(self, name: str) -> cfg.Opt:
-        return self._kind(name, **self._words)
+    def opt(self, name: str, annotation: Any) -> cfg.Opt:
+        kind = self._kind or (cfg.Opt if "type" in self._words else _kind_of(annotation))
+        return kind(name, **self._words)
+
+
+_KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
+
+
+def _kind_of(annotation: Any) -> Callable[..., cfg.Opt]:
+    """Return the class for one of these types, literal texts or a sequence of texts, or for one of
+    them or None.
+    """
+    type_ = get_args(annotation)[0] if get_origin(annotation) is UnionType else annotation
+    if get_origin(type_) is Sequence:
+        return cfg.ListOpt
+    return _KINDS[str if get_origin(type_) is Literal else type_]
 
 
 @cache
 def options(group: type[Group]) -> Sequence[cfg.Opt]:
     """Return the options that a group declares, in their order."""
-    declared = ((info.name, info.default_factory) for info in fields(group))
-    return [made.opt(name) for name, made in declared if isinstance(made, _Declared)]
+    declared = ((info, info.default_factory) for info in fields(group))
+    return [
+        made.opt(info.name, info.type) for info, made in declared if isinstance(made, _Declared)
+    ]
 
 
 def frozen(value: Any) -> Any:

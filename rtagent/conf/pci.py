@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 
 
 class Pci(Group, frozen=True, kw_only=True):
     """[pci]: the JSON documents as the operator wrote them."""
 
-    device_spec: Sequence[str] = option(
+    device_spec: Sequence[str] = mutable(
         cfg.MultiStrOpt,
         default=[],
-        mutable=True,
         deprecated_opts=[
             cfg.DeprecatedOpt("passthrough_whitelist", group="pci"),
             cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
@@ -60,10 +59,8 @@ Keys that define properties of the selected devices:
 A device that no longer matches a specification while a guest uses it stays with that guest.
 """,
     )
-    report_in_placement: bool = option(
-        cfg.BoolOpt,
+    report_in_placement: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Publish the devices of ``device_spec`` to Placement: a child provider for each device, or for each
 physical function, whose inventory counts its virtual functions. False: Placement has no records of
@@ -80,10 +77,9 @@ others:
 A device that breaks the second or the third rule is not published; the audit reports it.
 """,
     )
-    alias: Sequence[str] = option(
+    alias: Sequence[str] = mutable(
         cfg.MultiStrOpt,
         default=[],
-        mutable=True,
         deprecated_name="pci_alias",
         deprecated_group="DEFAULT",
         help="""

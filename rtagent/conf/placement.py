@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable
 from rtagent.conf.types import Items, StandardTrait
 from rtagent.model.policy import ManageAllocations
 
@@ -26,8 +26,7 @@ DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "publi
 class PlacementOptions(Group, frozen=True, kw_only=True):
     """The agent's own options of [placement]."""
 
-    manage_allocations: str = option(
-        cfg.StrOpt,
+    manage_allocations: str = mutable(
         default=ManageAllocations.NO.value,
         choices=[
             (ManageAllocations.NO.value, "The scheduler or the conductor writes allocations."),
@@ -41,7 +40,6 @@ class PlacementOptions(Group, frozen=True, kw_only=True):
                 " allocation.",
             ),
         ],
-        mutable=True,
         help="""
 Whether the agent writes the allocations of its claims to Placement.
 
@@ -50,32 +48,26 @@ With ``strict``, a call that creates a claim fails then, and the claim is aborte
 cloud whose scheduler trusts Placement alone.
 """,
     )
-    withheld_traits: Sequence[str] = option(
-        cfg.Opt,
+    withheld_traits: Sequence[str] = mutable(
         default=[],
         type=Items(StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_")),
-        mutable=True,
         help="""
 Traits of this host that are not published, though they hold for Nova's libvirt driver on it:
 ``COMPUTE_TRUSTED_CERTS``, for example, if those who act on claims do not verify images.
 """,
     )
-    allocation_timeout: int = option(
-        cfg.IntOpt,
+    allocation_timeout: int = mutable(
         default=10,
         min=1,
         max=300,
-        mutable=True,
         help="""
 The time in which the allocation of a new claim must be written, in seconds, with
 ``manage_allocations = strict``. After that the claim is aborted, and the call fails.
 """,
     )
-    allocation_audit_interval: int = option(
-        cfg.IntOpt,
+    allocation_audit_interval: int = mutable(
         default=3600,
         min=0,
-        mutable=True,
         help="""
 The interval at which the allocations of this host in Placement are compared with its claims, in
 seconds. It is shortened at random by up to a half each time, so that the agents of many hosts do

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg, types
+from oslo_config import types
 
-from rtagent.conf.options import Group, option
+from rtagent.conf.options import Group, mutable, option
 from rtagent.conf.types import Items
 
 GROUP = "rpc"
@@ -22,81 +22,65 @@ UNSIGNED = ROLES[:-1]
 class Rpc(Group, frozen=True, kw_only=True):
     """[rpc]."""
 
-    keys_file: str | None = option(
-        cfg.StrOpt,
-        mutable=True,
+    keys_file: str | None = mutable(
         help="""
 The file with the public keys of all callers, a JSON Web Key Set, and with the roles of each one.
 ``rtagent key generate`` adds a key, ``rtagent key revoke`` removes one, and SIGHUP reads the file
 again. Unset: no signature is accepted.
 """,
     )
-    signing_key: str | None = option(
-        cfg.StrOpt,
-        mutable=True,
+    signing_key: str | None = mutable(
         help="""
 The JSON Web Key with which this program signs its calls and its replies, as ``rtagent key
 generate`` writes it. Other users must not be able to read the file. Unset: calls are not signed.
 """,
     )
-    signature_window: float = option(
-        cfg.FloatOpt,
+    signature_window: float = mutable(
         default=60.0,
         min=1.0,
         max=3600.0,
-        mutable=True,
         help="""
 The largest difference between the time at which a call was signed and the clock of the server
 that receives it, in seconds, from 1 to 3600, and at most half of ``[claims] operation_retention``.
 An older or newer signature is refused.
 """,
     )
-    require_signature: bool = option(
-        cfg.BoolOpt,
+    require_signature: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Whether every call needs a signature. It requires ``keys_file``. If false, a call without a
 signature has the roles that its context says, or ``unsigned_roles``. A wrong signature is always
 refused. The method ``ping`` never needs one.
 """,
     )
-    verify_replies: bool = option(
-        cfg.BoolOpt,
+    verify_replies: bool = mutable(
         default=False,
-        mutable=True,
         help="""
 Whether the calls of this program need signed replies, so that no other user of the message broker
 can answer in place of an agent or a scheduler. It requires ``keys_file`` here, with the keys of
 all agents and schedulers, and ``signing_key`` at each of them.
 """,
     )
-    unsigned_roles: Sequence[str] = option(
-        cfg.Opt,
+    unsigned_roles: Sequence[str] = mutable(
         default=list(UNSIGNED),
         type=Items(types.String(choices=ROLES)),
-        mutable=True,
         help="""
 The roles of a call that has no signature and whose context says none of these roles: ``reader``,
 ``conductor``, ``scheduler``, ``agent``, ``operator``. Without effect if ``require_signature`` is
 true.
 """,
     )
-    max_calls_per_caller: int = option(
-        cfg.IntOpt,
+    max_calls_per_caller: int = mutable(
         default=32,
         min=1,
-        mutable=True,
         help="""
 The number of calls of one caller that a server serves at the same time; at least 1. Further calls
 get the error TooManyRequests.
 """,
     )
-    max_call_rate: float = option(
-        cfg.FloatOpt,
+    max_call_rate: float = mutable(
         default=0.0,
         min=0.0,
-        mutable=True,
         help="""
 The number of calls per second that a server accepts from one caller; 0: no limit. Further calls
 get the error TooManyRequests.
@@ -108,7 +92,6 @@ class UpgradeLevels(Group, frozen=True, kw_only=True):
     """[upgrade_levels]."""
 
     rtagent: str | None = option(
-        cfg.StrOpt,
         regex=r"^\d+\.\d+$",
         help="""
 The highest version of the agent's RPC API that clients may send, for example ``1.0``. Unset: the
@@ -116,7 +99,6 @@ newest version that the client has.
 """,
     )
     scheduler: str | None = option(
-        cfg.StrOpt,
         regex=r"^\d+\.\d+$",
         help="""
 The highest version of the schedulers' RPC API that clients may send, for example ``1.0``. Unset:
