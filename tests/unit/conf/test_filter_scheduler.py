@@ -1,26 +1,7 @@
-"""[filter_scheduler] and [metrics]: Nova's names, defaults, meanings and bounds."""
-
-import pytest
+"""[filter_scheduler] and [metrics]: Nova's names and meanings."""
 
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics
-from tests.support.configurations import mistakes, settings
-
-#: Nova's defaults.
-DEFAULTS = FilterOptions(
-    host_subset_size=1,
-    ram_weight_multiplier=1.0,
-    cpu_weight_multiplier=1.0,
-    disk_weight_multiplier=1.0,
-    hypervisor_version_weight_multiplier=1.0,
-    num_instances_weight_multiplier=0.0,
-    io_ops_weight_multiplier=-1.0,
-    image_props_weight_multiplier=0.0,
-    pci_weight_multiplier=1.0,
-    soft_affinity_weight_multiplier=1.0,
-    soft_anti_affinity_weight_multiplier=1.0,
-    build_failure_weight_multiplier=1000000.0,
-    cross_cell_move_weight_multiplier=1000000.0,
-)
+from tests.support.configurations import settings
 
 #: A part of a nova.conf.
 NOVA_CONF = """
@@ -49,10 +30,6 @@ weight_setting = cpu.percent=-1.0, name2 = 3
 required = False
 weight_of_unavailable = -5
 """
-
-
-def test_defaults_are_those_of_nova(tmp_path):
-    assert settings(tmp_path, "").filter_options == DEFAULTS
 
 
 def test_lines_of_a_nova_conf_mean_the_same(tmp_path):
@@ -84,24 +61,3 @@ def test_lines_of_a_nova_conf_mean_the_same(tmp_path):
         ),
         default_availability_zone="here",
     )
-
-
-@pytest.mark.parametrize(
-    ("group", "option", "value", "rule"),
-    [
-        ("filter_scheduler", "cpu_weight_multiplier", "nan", "'nan' is not a finite number"),
-        ("filter_scheduler", "pci_weight_multiplier", "-1", "greater than or equal to 0"),
-        ("metrics", "weight_setting", "a=1,b=nan", "item 'b=nan': it is not NAME=NUMBER"),
-        ("metrics", "weight_setting", "=1", "item '=1': it is not NAME=NUMBER"),
-        # An invalid item before a valid one is not joined with it.
-        ("metrics", "weight_setting", "a, cpu.frequency=1.0", "item 'a': it is not NAME=NUMBER"),
-        ("metrics", "weight_setting", "a=1,,b=2", "item '': it is not NAME=NUMBER"),
-        ("compute", "image_type_exclude_list", "no, qcow2", "item 'no'"),
-        ("placement", "withheld_traits", "NO, COMPUTE_NODE", "item 'NO'"),
-        ("metrics", "weight_setting", "a=1,a=2", "'a=1,a=2' lists a name twice"),
-    ],
-)
-def test_mistake_names_option_value_and_rule(tmp_path, group, option, value, rule):
-    (sentence,) = mistakes(tmp_path, f"[{group}]\n{option} = {value}\n")
-    assert sentence.startswith(f"[{group}] {option} = {value}: ")
-    assert rule in sentence

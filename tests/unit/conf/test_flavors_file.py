@@ -7,7 +7,6 @@ from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.flavors_file import read_flavors
-from rtagent.conf.provider_yaml import MAX_LISTED
 from rtagent.model.request import Flavor
 
 #: As ``openstack flavor list --long -f json`` prints it.
@@ -62,15 +61,21 @@ def test_yaml_is_read(tmp_path):
     assert read(tmp_path, text, "flavors.yaml") == ((SMALL,), [])
 
 
+def test_a_mistake_in_yaml_names_line_and_key(tmp_path):
+    text = "- name: small\n  vcpus: 2\n  ram: two\n  disk: 20\n- 7\n"
+    _, mistakes = read(tmp_path, text, "flavors.yaml")
+    assert mistakes == [
+        "line 3, ram: must be a whole number from 1 to 2147483647",
+        "line 1: has no Properties or properties: use flavor list --long",
+        "line 5: must be a flavor: a mapping of its properties",
+    ]
+
+
 def test_what_older_clients_print_is_read(tmp_path):
     older = {**LISTED, "Swap": "", "Properties": "hw:cpu_policy='dedicated', a:b='x, y'"}
     ((flavor,), _) = read(tmp_path, [older])
     assert flavor.extra_specs == {**PINNED, "a:b": "x, y"}
     assert flavor.swap == 0
-
-
-def test_no_option_is_no_flavor():
-    assert read_flavors("") == ((), [])
 
 
 @pytest.mark.parametrize(
@@ -93,46 +98,34 @@ def test_a_mistake_names_file_line_and_key(change, mistake, tmp_path):
     assert flavor == SMALL
 
 
-def test_a_mistake_in_yaml_names_line_and_key(tmp_path):
-    text = "- name: small\n  vcpus: 2\n  ram: two\n  disk: 20\n  properties: {}\n- 7\n"
-    _, mistakes = read(tmp_path, text, "flavors.yaml")
-    assert mistakes == [
-        "line 3, ram: must be a whole number from 1 to 2147483647",
-        "line 6: must be a flavor: a mapping of its properties",
-    ]
-
-
-def test_a_list_without_extra_specs_is_refused(tmp_path):
-    short = {key: value for key, value in LISTED.items() if key != "Properties"}
-    _, mistakes = read(tmp_path, [short])
-    assert mistakes == ["line 2: has no Properties or properties: use flavor list --long"]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "mistake"),
     [
-        (
-            "a.json",
-            "[\n{,}]",
-            "line 2, column 2: Expecting property name enclosed in double quotes",
-        ),
+        ("a.json", "[\n{,}]", "line 2, column 2: Expecting property name enclosed in"),
         ("a.json", "", "line 1, column 1: Expecting value"),
         ("a.json", "[" * 100_000, "a value is too long, or nested too deep"),
         ("a.yaml", "- {\n", "line 2, column 1: did not find expected node content"),
         ("a.yaml", "a: &a [*a]", "line 1, column 5: an alias stands for a value that contains it"),
-        ("a.yaml", "[1, " * 9, None),
     ],
 )
 def test_what_is_no_document_is_refused_with_its_place(name, text, mistake, tmp_path):
-    flavors, mistakes = read(tmp_path, text, name)
+    flavors, (found,) = read(tmp_path, text, name)
     assert flavors == ()
-    assert len(mistakes) == 1
-    assert mistake is None or name == "a.yaml" or mistakes == [mistake]
+    assert name == "a.yaml" or found.startswith(mistake)
 
 
-def test_a_missing_file_and_a_relative_path_are_refused(tmp_path):
-    ((), (missing,)) = read_flavors(str(tmp_path / "none.json"))
-    assert str(missing) == f"{tmp_path}/none.json: cannot be read: No such file or directory"
+def test_a_reload_applies_the_flavors_that_were_checked(tmp_path):
+    file, conf = tmp_path / "flavors.json", tmp_path / "rtagent.conf"
+    conf.write_text(f"[capacity]\nflavors_file = {file}\n")
+    file.write_text(json.dumps([LISTED]))
+    parsed = load.parse(cfg.ConfigOpts(), [f"--config-file={conf}"], "rtagent")
+    before = load.read(parsed)
+    file.write_text("[")
+    settings, mistakes = load.judge(parsed, before)
+    assert (settings.flavors, mistakes) == ((SMALL,), {})
+
+
+def test_a_relative_path_is_refused():
     ((), (relative,)) = read_flavors("flavors.json")
     assert "must be absolute" in str(relative)
 
@@ -141,35 +134,3 @@ def test_ten_thousand_flavors_are_read(tmp_path):
     many = [{**LISTED, "Name": f"f{number}"} for number in range(10_000)]
     flavors, mistakes = read(tmp_path, many)
     assert (len(flavors), mistakes) == (10_000, [])
-
-
-def test_only_some_of_many_mistakes_are_listed(tmp_path):
-    _, mistakes = read(tmp_path, [{**LISTED, "RAM": 0} for _ in range(MAX_LISTED + 5)])
-    assert mistakes[-1] == "and 5 more mistakes"
-
-
-def configured(tmp_path, text):
-    file = tmp_path / "flavors.json"
-    file.write_text(json.dumps(text))
-    conf = tmp_path / "rtagent.conf"
-    conf.write_text(f"[capacity]\nflavors_file = {file}\n")
-    return load.parse(cfg.ConfigOpts(), [f"--config-file={conf}"], "rtagent")
-
-
-def test_the_flavors_are_part_of_the_settings(tmp_path):
-    assert load.read(configured(tmp_path, [LISTED])).flavors == (SMALL,)
-
-
-def test_a_mistake_in_the_file_is_one_of_the_configuration(tmp_path):
-    with pytest.raises(ExceptionGroup) as raised:
-        load.read(configured(tmp_path, [{**LISTED, "RAM": 0}]))
-    (mistake,) = raised.value.exceptions
-    assert "line 1, RAM: must be" in str(mistake)
-
-
-def test_a_reload_applies_the_flavors_that_were_checked(tmp_path):
-    conf = configured(tmp_path, [LISTED])
-    before = load.read(conf)
-    (tmp_path / "flavors.json").write_text("[")
-    settings, mistakes = load.judge(conf, before)
-    assert (settings.flavors, mistakes) == ((SMALL,), {})

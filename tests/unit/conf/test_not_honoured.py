@@ -4,7 +4,6 @@ import pytest
 
 from rtagent.conf.libraries import listed
 from rtagent.conf.unknown import NAMESPACES, OPTIONS, not_honoured
-from tests.functional.cli.shell import run
 from tests.support.configurations import parsed
 
 NOVA = """
@@ -28,20 +27,13 @@ def found(directory, text):
     return [f"{error.kwargs['group']}.{error.kwargs['option']}" for error in errors]
 
 
-def test_options_that_would_be_ignored_are_mistakes_of_config_check(tmp_path):
+def test_options_that_would_be_ignored_are_mistakes(tmp_path):
     assert found(tmp_path, NOVA) == [
         "DEFAULT.vcpu-pin-set",
         "libvirt.images_type",
         "workarounds.reserve_disk_resource_for_image_cache",
         "filter_scheduler.available_filters",
     ]
-    outcome = run("--config-file", str(tmp_path / "rtagent.conf"), "config", "check")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.splitlines()[1] == (
-        "rtagent: [libvirt] images_type = rbd: is an option of Nova that the agent does not have:"
-        " the agent measures the file system of [DEFAULT] instances_path: remove the option, and"
-        " let Placement have a provider that shares the disk"
-    )
 
 
 @pytest.mark.parametrize("entry", OPTIONS, ids=lambda entry: entry.option)

@@ -63,6 +63,8 @@ def test_ratio_is_the_option_else_the_recorded_one_else_the_initial_one(
 def test_cpu_sets_pages_and_packing_are_read_as_nova_writes_them(tmp_path):
     text = """
 [DEFAULT]
+ram_allocation_ratio = 1.0
+reserved_host_memory_mb = 0
 reserved_huge_pages = node:0,size:2048,count:64
 reserved_huge_pages = node:1,size:1GB,count:1
 reserved_huge_pages = node:1,size:2MiB,count:8
@@ -71,6 +73,7 @@ cpu_shared_set = 0-1
 cpu_dedicated_set = 4-8,^6, 12
 packing_host_numa_cells_allocation_strategy = True
 [libvirt]
+file_backed_memory = 1048576
 realtime_scheduler_priority = 20
 """
 
@@ -80,12 +83,10 @@ realtime_scheduler_priority = 20
         reserved_huge_pages={0: {2048: 64}, 1: {1048576: 1, 2048: 8}},
         packing=True,
         realtime_scheduler_priority=20,
+        file_backed_memory_mb=1048576,
     )
-
-
-@pytest.mark.parametrize("text", ["", "[compute]\ncpu_shared_set =\ncpu_dedicated_set =\n"])
-def test_empty_cpu_set_is_unset(tmp_path, text):
-    assert settings(tmp_path, text).policy(Ratios()).numa == NumaPolicy()
+    empty = "[compute]\ncpu_shared_set =\ncpu_dedicated_set =\n"
+    assert settings(tmp_path, empty).policy(Ratios()).numa == NumaPolicy()
 
 
 def test_device_options_are_read_as_nova_writes_them(tmp_path):
@@ -143,60 +144,6 @@ device_addresses = 0000:08:00.0
     assert [each.addresses for each in made.mdev_types] == [frozenset({GPU_0})]
 
 
-def test_no_device_is_available_by_default(tmp_path):
-    assert pci(tmp_path, "") == PciPolicy()
-
-
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        (
-            '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
-            "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,"
-            " product_id, address, devname, physical_network, trusted, remote_managed, managed,"
-            " live_migratable, one_time_use, resource_class, traits",
-        ),
-        (
-            '[pci]\nreport_in_placement = yes\ndevice_spec = {"devname": "enp32s0"}\n',
-            "[pci] device_spec 0: devname = enp32s0: cannot be combined with report_in_placement;"
-            " use address instead",
-        ),
-        (
-            '[pci]\nalias = {"vendor_id": "10de", "product_id": "13f1"}\n',
-            "[pci] alias 0: the document = {'vendor_id': '10de', 'product_id': '13f1'}:"
-            " has no name",
-        ),
-        (
-            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = 0\n",
-            "[mdev_a] max_instances = 0: must be at least 1",
-        ),
-        (
-            "[devices]\nenabled_mdev_types = a, b\n"
-            "[mdev_a]\ndevice_addresses = 0000:08:00.0\n"
-            "[mdev_b]\ndevice_addresses = 0000:08:00.0\n",
-            "[mdev_b] device_addresses = 0000:08:00.0: a is already enabled on that device",
-        ),
-        (
-            "[devices]\nenabled_mdev_types = $nowhere\n",
-            "[devices] enabled_mdev_types = (unresolved): no such option nowhere in group"
-            " [devices]",
-        ),
-        (
-            "[libvirt]\npmem_namespaces = 128G:ns0,SMALL:ns0\n",
-            "[libvirt] pmem_namespaces = SMALL:ns0: namespace ns0 is listed twice",
-        ),
-    ],
-)
-def test_mistake_names_index_key_and_rule(tmp_path, text, mistake):
-    assert mistakes(tmp_path, text) == [mistake]
-
-
-def test_devices_are_reported_in_placement_only_on_request(tmp_path):
-    assert not pci(tmp_path, "").report_in_placement
-    text = '[pci]\nreport_in_placement = yes\ndevice_spec = {"vendor_id": "10de"}\n'
-    assert pci(tmp_path, text).report_in_placement
-
-
 def test_mistake_in_one_option_does_not_hide_another(tmp_path):
     text = "[pci]\ndevice_spec = x\nalias = x\n[libvirt]\npmem_namespaces = x\n"
 
@@ -228,28 +175,6 @@ def test_names_that_look_like_others_are_doubted(tmp_path):
     ]
 
 
-def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
-    conf = parsed(tmp_path, NOVA)
-    load.read(conf)
-    (tmp_path / "rtagent.conf").write_text(
-        "[devices]\nenabled_mdev_types = nvidia-36\n[mdev_nvidia-36]\nmax_instances = 3\n"
-    )
-
-    conf.mutate_config_files()
-
-    (only,) = load.read(conf).policy(Ratios()).pci.mdev_types
-    assert (only.type, only.max_instances) == ("nvidia-36", 3)
-
-
-def test_memory_in_files(tmp_path):
-    text = (
-        "[libvirt]\nfile_backed_memory = 1048576\n"
-        "[DEFAULT]\nram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n"
-    )
-    assert settings(tmp_path, text).numa_policy.file_backed_memory_mb == 1048576
-    assert settings(tmp_path, "").numa_policy.file_backed_memory_mb == 0
-
-
 NETWORKS = """
 [neutron]
 physnets = foo, bar, foo
@@ -269,16 +194,19 @@ def test_networks_have_the_cells_of_their_groups(tmp_path):
     )
 
 
-def test_group_of_a_network_that_is_listed_at_a_reload_is_read(tmp_path):
-    conf = parsed(tmp_path, NETWORKS)
+def test_groups_of_types_and_networks_that_are_listed_at_a_reload_are_read(tmp_path):
+    conf = parsed(tmp_path, NOVA + NETWORKS)
     load.read(conf)
     (tmp_path / "rtagent.conf").write_text(
+        "[devices]\nenabled_mdev_types = nvidia-36\n[mdev_nvidia-36]\nmax_instances = 3\n"
         "[neutron]\nphysnets = other\n[neutron_physnet_other]\nnuma_nodes = 1\n"
     )
 
     conf.mutate_config_files()
 
-    assert load.read(conf).numa_policy.networks == NetworkPolicy(physnets={"other": frozenset({1})})
+    policy = load.read(conf).policy(Ratios())
+    assert [(each.type, each.max_instances) for each in policy.pci.mdev_types] == [("nvidia-36", 3)]
+    assert policy.numa.networks == NetworkPolicy(physnets={"other": frozenset({1})})
 
 
 def test_claims_are_judged_and_share_devices_as_the_options_say(tmp_path: Path):

@@ -47,68 +47,50 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
     ("text", "mistake"),
     [
         (
-            "[compute]\nimage_type_exclude_list = qcow3\n",
-            "[compute] image_type_exclude_list = qcow3: item 'qcow3': it is not one of the standard"
-            " traits COMPUTE_IMAGE_TYPE_*",
+            "[compute]\nimage_type_exclude_list = no, qcow2\n",
+            "[compute] image_type_exclude_list = no, qcow2: item 'no': it is not one of",
         ),
         (
             "[placement]\nwithheld_traits = CUSTOM_A\n",
-            "[placement] withheld_traits = CUSTOM_A: item 'CUSTOM_A': it is not one of the standard"
-            " traits COMPUTE_*, HW_ARCH_*, HW_CPU_*",
+            "[placement] withheld_traits = CUSTOM_A: item 'CUSTOM_A': it is not one of",
         ),
-        (
-            "[claims]\nclaim_expiry_time = soon\n",
-            "[claims] claim_expiry_time = soon: invalid literal for int() with base 10: 'soon'",
-        ),
-        (
-            "[DEFAULT]\nreport_interval = 60\n",
-            "[DEFAULT] service_down_time = 60: must be more than report_interval (60),"
-            " or a service would count as down between two heartbeats",
-        ),
-        (
-            "[claims]\nclaim_expiry_time = 43201\n",
-            "[claims] operation_retention = 86400: must be at least twice claim_expiry_time"
-            " (43201), or a repeated call could be executed twice",
-        ),
+        ("[claims]\nclaim_expiry_time = soon\n", "[claims] claim_expiry_time = soon: invalid"),
+        ("[DEFAULT]\nreport_interval = 60\n", "[DEFAULT] service_down_time = 60: must be more"),
+        ("[claims]\nclaim_expiry_time = 43201\n", "[claims] operation_retention = 86400: must be"),
         (
             "[libvirt]\ncpu_power_management = true\n",
-            "[libvirt] cpu_power_management = True: needs [compute] cpu_dedicated_set, whose CPUs"
-            " it manages",
+            "[libvirt] cpu_power_management = True: needs [compute] cpu_dedicated_set",
         ),
         (
             "[libvirt]\ncpu_power_management = true\nconnection_uri = test:///host.xml\n"
             "[compute]\ncpu_dedicated_set = 1\n",
-            "[libvirt] cpu_power_management = True: cannot be used with a simulated host: it would"
-            " manage the CPUs of this machine",
+            "[libvirt] cpu_power_management = True: cannot be used with a simulated host",
         ),
-        (
-            "[DEFAULT]\ncpu_allocation_ratio = nan\n",
-            "[DEFAULT] cpu_allocation_ratio = nan: must be a number",
+        *(
+            (f"[{group}]\n{option} = nan\n", f"[{group}] {option} = nan: must be a number")
+            for group, option in (
+                ("DEFAULT", "cpu_allocation_ratio"),
+                ("rpc", "signature_window"),
+                ("rpc", "max_call_rate"),
+                ("scheduler", "report_jitter"),
+            )
         ),
-        ("[rpc]\nsignature_window = nan\n", "[rpc] signature_window = nan: must be a number"),
-        ("[rpc]\nmax_call_rate = nan\n", "[rpc] max_call_rate = nan: must be a number"),
         (
             "[rpc]\nkeys_file = /keys\nsignature_window = 61\n"
             "[claims]\nclaim_expiry_time = 60\noperation_retention = 120\n",
-            "[rpc] signature_window = 61.0: must be at most half of [claims] operation_retention"
-            " (120), or a signed call could be repeated after its outcome was forgotten",
+            "[rpc] signature_window = 61.0: must be at most half of [claims] operation_retention",
         ),
         ("[DEFAULT]\nlock_path = run\n", "[DEFAULT] lock_path = run: must be an absolute path"),
+        ("[DEFAULT]\nlock_path = $no/run\n", "[DEFAULT] lock_path = (unresolved): no such option"),
         (
-            "[DEFAULT]\nlock_path = $nowhere/run\n",
-            "[DEFAULT] lock_path = (unresolved): no such option nowhere in group [DEFAULT]",
+            "[devices]\nenabled_mdev_types = $no\n",
+            "[devices] enabled_mdev_types = (unresolved): no such option no in group",
         ),
         (
             "[scheduler]\nhost_report_interval = 10.5\n",
-            "[scheduler] host_report_interval = 10.5: must be at most [DEFAULT] report_interval"
-            " (10)",
+            "[scheduler] host_report_interval = 10.5: must be at most [DEFAULT] report_interval",
         ),
-        ("[scheduler]\nreport_jitter = nan\n", "[scheduler] report_jitter = nan: must be a number"),
-        (
-            "[compute]\ncpu_dedicated_set = 4-1\n",
-            "[compute] cpu_dedicated_set = 4-1: '4-1': the first CPU of a range must not exceed"
-            " the last",
-        ),
+        ("[compute]\ncpu_dedicated_set = 4-1\n", "[compute] cpu_dedicated_set = 4-1: '4-1': the"),
         ("[compute]\ncpu_shared_set = ^1\n", "[compute] cpu_shared_set = : no CPU is left in it"),
         (
             "[compute]\ncpu_shared_set = 0-3\ncpu_dedicated_set = 2-7,^6\n",
@@ -116,13 +98,11 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
         ),
         (
             "[DEFAULT]\nreserved_host_cpus = 1\n[compute]\ncpu_shared_set = 0-3\n",
-            "[DEFAULT] reserved_host_cpus = 1: cannot be combined with [compute] cpu_shared_set or"
-            " cpu_dedicated_set",
+            "[DEFAULT] reserved_host_cpus = 1: cannot be combined with [compute] cpu_shared_set",
         ),
         (
             "[DEFAULT]\nreserved_huge_pages = node:0,size:2048\n",
-            "[DEFAULT] reserved_huge_pages = node:0,size:2048: 'node:0,size:2048' must have node,"
-            " size and count, and no other key",
+            "[DEFAULT] reserved_huge_pages = node:0,size:2048: 'node:0,size:2048' must have node,",
         ),
         (
             "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:1\n"
@@ -132,35 +112,73 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
         ),
         (
             "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nreserved_host_memory_mb = 0\n",
-            "[DEFAULT] ram_allocation_ratio = None: must be 1.0, because of [libvirt]"
-            " file_backed_memory",
+            "[DEFAULT] ram_allocation_ratio = None: must be 1.0, because of [libvirt]",
         ),
         (
             "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nram_allocation_ratio = 1.0\n",
-            "[DEFAULT] reserved_host_memory_mb = 512: must be 0, because of [libvirt]"
-            " file_backed_memory",
+            "[DEFAULT] reserved_host_memory_mb = 512: must be 0, because of [libvirt]",
         ),
         (
             "[libvirt]\nfile_backed_memory = 9\nconnection_uri = lxc:///\n[DEFAULT]\n"
             "ram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n",
-            "[libvirt] connection_uri = lxc:///: must be QEMU's, because of [libvirt]"
-            " file_backed_memory",
+            "[libvirt] connection_uri = lxc:///: must be QEMU's, because of [libvirt]",
         ),
         (
             "[neutron]\nphysnets = foo, bar\n[neutron_physnet_foo]\nnuma_nodes = 0\n",
-            "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar, which is in"
-            " [neutron] physnets",
+            "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar",
         ),
         (
             "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0\n"
             "[neutron_physnet_bar]\nnuma_nodes = 0\n",
-            "[neutron] physnets = foo: must list bar, because there is a group"
-            " [neutron_physnet_bar]",
+            "[neutron] physnets = foo: must list bar",
+        ),
+        (
+            '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
+            "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,",
+        ),
+        (
+            '[pci]\nreport_in_placement = yes\ndevice_spec = {"devname": "enp32s0"}\n',
+            "[pci] device_spec 0: devname = enp32s0: cannot be combined with report_in_placement",
+        ),
+        ('[pci]\nalias = {"vendor_id": "10de"}\n', "[pci] alias 0: the document = {'vendor_id':"),
+        (
+            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = 0\n",
+            "[mdev_a] max_instances = 0: must be at least 1",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a, b\n"
+            "[mdev_a]\ndevice_addresses = 0000:08:00.0\n"
+            "[mdev_b]\ndevice_addresses = 0000:08:00.0\n",
+            "[mdev_b] device_addresses = 0000:08:00.0: a is already enabled on that device",
+        ),
+        (
+            "[libvirt]\npmem_namespaces = 128G:ns0,SMALL:ns0\n",
+            "[libvirt] pmem_namespaces = SMALL:ns0: namespace ns0 is listed twice",
+        ),
+        (
+            "[filter_scheduler]\ncpu_weight_multiplier = nan\n",
+            "[filter_scheduler] cpu_weight_multiplier = nan: 'nan' is not a finite number",
+        ),
+        (
+            "[filter_scheduler]\npci_weight_multiplier = -1\n",
+            "[filter_scheduler] pci_weight_multiplier = -1: Should be greater than or equal to 0",
+        ),
+        *(
+            (f"[metrics]\nweight_setting = {value}\n", f"[metrics] weight_setting = {value}: {why}")
+            for value, why in (
+                ("a=1,b=nan", "item 'b=nan': it is not NAME=NUMBER"),
+                ("=1", "item '=1': it is not NAME=NUMBER"),
+                # An invalid item before a valid one is not joined with it.
+                ("a, cpu.frequency=1.0", "item 'a': it is not NAME=NUMBER"),
+                ("a=1,,b=2", "item '': it is not NAME=NUMBER"),
+                ("a=1,a=2", "'a=1,a=2' lists a name twice"),
+            )
         ),
     ],
 )
 def test_mistake_names_option_value_and_rule(tmp_path, text, mistake):
-    assert mistakes(tmp_path, text) == [mistake]
+    (sentence,) = mistakes(tmp_path, text)
+    assert sentence.startswith(mistake)
 
 
 def test_the_scheduler_has_options_of_other_groups(tmp_path):
@@ -195,10 +213,6 @@ call_timeout = 0
     ]
 
 
-def test_host_name_may_contain_an_underscore_as_in_nova(tmp_path):
-    assert settings(tmp_path, "[DEFAULT]\nhost = compute_1\n").default.host == "compute_1"
-
-
 def test_reload_turns_power_management_on_and_off(tmp_path):
     dedicated = "[compute]\ncpu_dedicated_set = 2-3\n"
     conf = parsed(tmp_path, dedicated)
@@ -209,18 +223,6 @@ def test_reload_turns_power_management_on_and_off(tmp_path):
         powered.append(load.read(conf).powered_cpus)
 
     assert powered == [frozenset(), frozenset({2, 3}), frozenset()]
-
-
-@pytest.mark.parametrize(
-    ("text", "uri"),
-    [
-        ("", "qemu:///system"),
-        ("connection_uri =\n", "qemu:///system"),
-        ("connection_uri = test:///h\n", "test:///h"),
-    ],
-)
-def test_empty_uri_is_the_default_one(tmp_path, text, uri):
-    assert settings(tmp_path, f"[libvirt]\n{text}").libvirt.uri == uri
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ def reported(directory, text):
     return [sentence.removeprefix(prefix) for sentence in unknown(parsed(directory, text))]
 
 
-def test_misspelt_options_and_groups_are_reported_in_order(tmp_path):
-    text = """
+MISSPELT = """
 [DEFAULT]
 reserved_host_memory = 512
 debug = true
@@ -28,15 +27,8 @@ rabbit_quorum_queue = true
 auth_type = password
 username = me
 """
-
-    assert reported(tmp_path, text) == [
-        "[DEFAULT] reserved_host_memory is not an option of the agent",
-        "[claim] claim_expiry_time is not an option of the agent",
-    ]
-
-
-def test_groups_of_types_that_are_not_enabled_are_reported(tmp_path):
-    text = """
+#: Groups of types: enabled, under its old name, and not enabled; and a group of a network.
+TYPES = """
 [devices]
 enabled_mdev_types = nvidia-35
 [mdev_nvidia-35]
@@ -50,45 +42,41 @@ max_instances = 2
 passthrough_whitelist = {}
 [DEFAULT]
 pci_alias = {}
+[neutron]
+physnets = a
+[neutron_physnet_a]
+numa_nodes = 0
+nodes = 0
 """
-
-    assert reported(tmp_path, text) == [
-        "[mdev_nvidia-35] instances is not an option of the agent",
-        "[mdev_nvidia-36] max_instances is not an option of the agent",
-    ]
-
-
-def test_groups_of_listed_networks_are_known(tmp_path):
-    text = "[neutron]\nphysnets = a\n[neutron_physnet_a]\nnuma_nodes = 0\nnodes = 0\n"
-
-    assert reported(tmp_path, text) == ["[neutron_physnet_a] nodes is not an option of the agent"]
 
 
 @pytest.mark.parametrize(
     ("text", "unknown"),
     [
+        (MISSPELT, ["[DEFAULT] reserved_host_memory", "[claim] claim_expiry_time"]),
+        (
+            TYPES,
+            [
+                "[mdev_nvidia-35] instances",
+                "[mdev_nvidia-36] max_instances",
+                "[neutron_physnet_a] nodes",
+            ],
+        ),
+        (
+            "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n",
+            ["[mdev_a] max_instances"],
+        ),
         ("[placement]\nauth_type = v3token\ntoken = x\nproject = y\n", ["[placement] project"]),
         (
             "[placement]\nauth_section = nova\n[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n",
             ["[nova] foo"],
         ),
-        (
-            "[placement]\nauth_type = v3applicationcredential\n"
-            "application_credential_id = x\napplication_credential_secret = y\n",
-            [],
-        ),
         ("[placement]\nauth_type = nonsense\npigeon = x\n", ["[placement] pigeon"]),
         ("[placement]\nauth_type = $nowhere\npigeon = x\n", ["[placement] pigeon"]),
     ],
 )
-def test_options_of_any_authentication_type_are_known(tmp_path, text, unknown):
+def test_options_and_groups_that_nothing_reads_are_reported_in_order(tmp_path, text, unknown):
     assert reported(tmp_path, text) == [f"{each} is not an option of the agent" for each in unknown]
-
-
-def test_unreadable_mdev_types_are_not_reported_here(tmp_path):
-    text = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
-
-    assert reported(tmp_path, text) == ["[mdev_a] max_instances is not an option of the agent"]
 
 
 def test_files_of_a_configuration_directory_are_read(tmp_path):
