@@ -6,19 +6,13 @@ from typing import Any
 
 import pytest
 
-from rtagent.cmd.drain import LONG_COLUMNS, deadline, rows, sentence
+from rtagent.cmd.drain import deadline, sentence
 from tests.support.hosts import NOON
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2030-01-31T18:00Z", datetime(2030, 1, 31, 18, tzinfo=UTC)),
-        ("2030-01-31T18:00:30+02:00", datetime(2030, 1, 31, 16, 0, 30, tzinfo=UTC)),
-    ],
-)
-def test_deadline_is_a_time_with_a_zone(text: str, expected: datetime):
-    assert deadline(text) == expected
+def test_deadline_is_a_time_with_a_zone():
+    at = datetime(2030, 1, 31, 16, 0, 30, tzinfo=UTC)
+    assert deadline("2030-01-31T16:00:30Z") == deadline("2030-01-31T18:00:30+02:00") == at
 
 
 @pytest.mark.parametrize(("text", "hours"), [("90m", 1.5), ("2h", 2), ("1d", 24), ("3600s", 1)])
@@ -57,24 +51,3 @@ def test_sentence_says_what_remains_and_that_the_deadline_has_passed():
         " passed: new disks; 2 claims and 1 domain without a claim remain"
     )
     assert sentence({**found, "drain": None}, NOON) == "cn1 is not being drained"
-
-
-def test_table_names_instances_and_marks_suspect_claims():
-    claim = {
-        **{
-            "uuid": "c",
-            "owner_id": "i",
-            "kind": "build",
-            "state": "active",
-            "suspect": "it is gone",
-        },
-        **{"vcpus": 2, "memory_mb": 1024, "display_name": "web"},
-    }
-    orphan = {"domain_uuid": "d", "name": "lost", "active": False, "vcpus": 1, "memory_mb": 512}
-    found = list(rows({"node": "cn1", "claims": [claim], "orphans": [orphan]}))
-    shown = [dict(zip(LONG_COLUMNS, each, strict=True)) for each in found]
-    names = ("instance", "what", "state", "vcpus", "node")
-    assert [tuple(each[name] for name in names) for each in shown] == [
-        ("i", "claim", "active, suspect", 2, "cn1"),
-        ("d", "domain", "shut off", 1, "cn1"),
-    ]

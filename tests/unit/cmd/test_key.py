@@ -101,19 +101,3 @@ def test_a_link_stays_and_a_new_file_has_the_group_of_its_directory(
     assert keys.is_symlink()
     assert [each.name for each in read_keys(str(shared / "all.json"))] == ["nova"]
     assert (shared / "all.json").stat().st_gid == shared.stat().st_gid
-
-
-def test_without_the_option_the_command_says_which_one_is_needed(tmp_path: Path):
-    config = tmp_path / "rtagent.conf"
-    config.write_text("")
-    refused = run("--config-file", str(config), "key", "list")
-    assert "[rpc] keys_file is not set: name the file for the keys, for example" in refused.err
-
-
-@pytest.mark.parametrize(
-    "words", ["nova --role admin", "a/b --role reader", "x --role reader --days 0"]
-)
-def test_wrong_argument_is_a_mistake_of_usage(rtagent: Run, words: str):
-    with pytest.raises(SystemExit) as refused:
-        rtagent("key", "generate", *words.split())
-    assert refused.value.code == 2

@@ -26,12 +26,6 @@ def test_disk_in_gb_is_rounded_down_except_for_reserved_and_used():
     assert lines[1].split() == ["DISK_GB", "1.5", "1", "1", "2", "2", "-1"]
 
 
-def test_other_resources_are_shown_unchanged():
-    lines = InventoryLines({"MEMORY_MB": AMOUNTS}).human_readable().splitlines()
-    assert lines[1].split() == ["MEMORY_MB", "1.5", "2047", "1", "3069", "1025", "-1"]
-    assert len({len(line) for line in lines}) == 1
-
-
 def record(silent: float | None) -> NodeRecord:
     seen = None if silent is None else NOW - timedelta(seconds=silent)
     return NodeRecord(node=NODE, epoch=1, revision=1, last_seen_up=seen)

@@ -4,12 +4,10 @@ import io
 import json
 
 import msgspec
-from msgspec.structs import replace
 from rich.console import Console
 
 from rtagent.api import numa
 from rtagent.cmd.numa import draw
-from tests.support.hosts import TOPOLOGY, host
 from tests.support.owned_hosts import FOREIGN_DOMAIN, IDLE, WEB, pinned_host
 
 
@@ -30,19 +28,7 @@ def test_the_map_shows_every_cpu_with_its_owner_next_to_its_siblings():
         "[ 15 offline",
     ):
         assert " ".join(core.split()) in " ".join(lines.split())
-
-
-def test_page_pools_are_bars_of_used_reserved_and_free_pages():
-    (large,) = (line for line in drawn(pinned_host()).splitlines() if "2MiB" in line)
-    assert large.split() == [
-        *("2MiB", "pages", f"{'#' * 15}{'=' * 4}{'.' * 11}"),
-        *("256", "used,", "64", "reserved,", "512", "in", "all"),
-    ]
-
-
-def test_owners_are_listed_with_full_names_and_cpus():
-    lines = drawn(pinned_host()).splitlines()
-    assert lines[-4:] == [
+    assert lines.splitlines()[-4:] == [
         f"claimed 2-3: instance web-1 ({WEB})",
         f"claimed 4: instance ({IDLE})",
         f"kept 5: instance ({IDLE})",
@@ -74,10 +60,3 @@ def test_only_a_terminal_gets_colours_and_block_characters():
 def test_lines_of_cores_fit_into_the_width():
     cores = [line for line in drawn(pinned_host(), width=40).splitlines() if line.startswith("  [")]
     assert len(cores) > 4 and max(map(len, cores)) <= 40
-
-
-def test_a_host_without_numa_cells_is_reported():
-    assert (
-        drawn(host(replace(TOPOLOGY, cells=())))
-        == "cn1.example\nThe hypervisor reports no NUMA cells.\n"
-    )

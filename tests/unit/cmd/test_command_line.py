@@ -1,8 +1,45 @@
-"""``--host``: commands that would act on this machine nevertheless refuse it."""
+"""The command line as a whole: ``--host``, exit codes, and suggestions for unknown commands."""
 
 import pytest
 
+from rtagent import errors
+from rtagent.cmd.exit_codes import MEANINGS, Exit, exit_code, exit_code_help
 from tests.functional.cli.shell import run
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.ComputeResourcesUnavailable(reasons=[]), 3),
+        (errors.NodeNotReady(), 4),
+        (errors.ClaimNotFound(claim_uuid="x"), 5),
+        (errors.ClaimConflict("x"), 6),
+        (errors.InvalidRequest(method="x", errors=[]), 2),
+        (errors.SchemaMismatch("x"), 1),
+        (ExceptionGroup("x", [errors.ConfigError(group="a", option="b", value="c", rule="d")]), 1),
+        (ZeroDivisionError(), 1),
+    ],
+)
+def test_each_error_has_its_exit_code(error, expected):
+    assert exit_code(error) == expected
+
+
+def test_every_exit_code_is_in_the_help():
+    assert set(MEANINGS) == set(Exit)
+    assert all(f"  {exit_.value}  " in exit_code_help() for exit_ in Exit)
+
+
+@pytest.mark.parametrize(
+    ("command", "suggested"),
+    [
+        *(("drain", "node drain"), ("undrain", "node undrain"), ("adopt", "orphan adopt")),
+        *(("force-down compute1", "service force-down"), ("clam list", "claim list")),
+    ],
+)
+def test_command_with_that_word_or_a_similar_one_is_suggested(command: str, suggested: str):
+    refused = run(*command.split())
+    assert refused.code == 2
+    assert f"  {suggested}\n" in refused.out
 
 
 @pytest.mark.parametrize(
