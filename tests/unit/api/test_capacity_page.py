@@ -9,8 +9,7 @@ import pytest
 from lxml import html
 from msgspec.structs import replace
 
-from rtagent.api.page.capacity import PARTS, ROWS
-from rtagent.capacity.catalogue import MAX_FLAVORS
+from rtagent.api.page.capacity import PARTS
 from rtagent.model.host_report import ServiceState
 from rtagent.model.request import Flavor
 from rtagent.scheduler.fleet_counts import FleetCounts
@@ -94,25 +93,6 @@ def test_each_number_of_a_flavor_is_the_one_that_was_counted(fleet):
         assert (f"3 hosts that take no guests would add {added}" in row["Scarce"]) == (added > 0)
         for part in () if summary.never else summary.scarce[:2]:
             assert f"{part.hosts} hosts, nearest miss: {part.message}" in row["Scarce"]
-
-
-def test_a_bar_has_a_part_for_each_host_with_room_and_one_for_those_that_take_no_guests(fleet):
-    bars = page(fleet).xpath("//a[@class='room-link']")
-    by_name = {each.name: each for each in fleet.counts.capacity(by="host").flavors}
-    longest = max(sum(width for _, _, width in parts(bar)) for bar in bars)
-    assert longest == pytest.approx(100, abs=0.5)
-    for bar in bars:
-        flavor = by_name[bar.get("href").partition("=")[2]]
-        added = sum(part.fits for part in flavor.summary.refused)
-        taking = [group for group in flavor.groups if group.summary.room]
-        expected = {f"{group.name}: {group.summary.room}" for group in taking}
-        expected |= {f"hosts that take no guests: {added}"} if added else set()
-        assert {label for _, label, _ in parts(bar)} == expected
-        for kind, label, width in parts(bar):
-            whole = sum(each for _, _, each in parts(bar))
-            share = int(label.rpartition(" ")[2]) / (flavor.summary.room + added)
-            assert width == pytest.approx(share * whole, abs=0.1)
-            assert (kind == "refused") == label.startswith("hosts that")
 
 
 @pytest.mark.parametrize("order", ["up", "down"])
@@ -211,19 +191,6 @@ def test_an_unknown_flavor_and_an_unknown_host_are_not_found(fleet):
         reply = fleet.sources.answer(f"/page/capacity?{query}")
         assert reply.status == HTTPStatus.NOT_FOUND
         assert b"other" in reply.body
-
-
-def test_flavors_beyond_the_limit_are_left_out_and_shown_when_they_are_asked_for():
-    listed = [
-        replace(SMALL, name=f"f{each:03}", memory_mb=each + 1) for each in range(MAX_FLAVORS + 2)
-    ]
-    fleet = PageFleet(host_state(), listed=listed)
-    tree = page(fleet)
-    assert len(rows(tree)) == ROWS
-    assert "2 further flavors are left out" in text(tree.xpath("//*[@id='notes']")[0])
-    last = page(fleet, flavor=listed[-1].name)
-    (flavor,) = fleet.counts.capacity(listed[-1].name).flavors
-    assert text(last.xpath("//*[@id='room-title']/b")[0]) == number(flavor.summary) == "8"
 
 
 def test_a_bar_of_many_groups_has_a_part_for_the_smaller_ones_together():

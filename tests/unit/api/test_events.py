@@ -71,13 +71,6 @@ def test_the_header_of_a_browser_that_comes_back_goes_first():
     assert "error" not in text
 
 
-def test_text_from_outside_cannot_add_an_event():
-    _, text = get(tail_of([row(1)]))
-    blocks = [block for block in text.split("\n\n") if block.startswith("data: ")]
-    (document,) = blocks
-    assert json.loads(document.removeprefix("data: "))["payload"] == HOSTILE
-
-
 @pytest.mark.parametrize(("newest", "expected"), [(0, []), (2, [4, 5]), (9, [1, 2, 3, 4, 5])])
 def test_a_reader_may_begin_with_the_newest(newest, expected):
     reader = stream(tail_of([row(3, 3), row(5, 2)]), newest=newest)

@@ -44,17 +44,42 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("[compute] image_type_exclude_list = no, qcow2", "item 'no': it is not one of the"),
+        ("[placement] withheld_traits = CUSTOM_A", "item 'CUSTOM_A': it is not one of the"),
+        ("[claims] claim_expiry_time = soon", "invalid literal for int"),
+        ("[DEFAULT] cpu_allocation_ratio = nan", "must be a number"),
+        ("[rpc] signature_window = nan", "must be a number"),
+        ("[rpc] max_call_rate = nan", "must be a number"),
+        ("[scheduler] report_jitter = nan", "must be a number"),
+        ("[filter_scheduler] cpu_weight_multiplier = nan", "'nan' is not a finite number"),
+        ("[filter_scheduler] pci_weight_multiplier = -1", "Should be greater than or equal to 0"),
+        ("[DEFAULT] lock_path = run", "must be an absolute path"),
+        ("[scheduler] host_report_interval = 10.5", "must be at most [DEFAULT] report_interval"),
+        ("[compute] cpu_dedicated_set = 4-1", "'4-1': the first CPU of a range must not exceed"),
+        ("[DEFAULT] reserved_huge_pages = node:0,size:2048", "'node:0,size:2048' must have node,"),
+        ("[metrics] weight_setting = a=1,b=nan", "item 'b=nan': it is not NAME=NUMBER"),
+        ("[metrics] weight_setting = =1", "item '=1': it is not NAME=NUMBER"),
+        # An invalid item before a valid one is not joined with it.
+        ("[metrics] weight_setting = a, cpu.frequency=1.0", "item 'a': it is not NAME=NUMBER"),
+        ("[metrics] weight_setting = a=1,,b=2", "item '': it is not NAME=NUMBER"),
+        ("[metrics] weight_setting = a=1,a=2", "'a=1,a=2' lists a name twice"),
+    ],
+)
+def test_mistake_in_one_option_names_it_with_its_value_and_the_rule(tmp_path, line, rule):
+    (sentence,) = mistakes(tmp_path, line.replace("] ", "]\n"))
+    assert sentence.startswith(f"{line}: {rule}")
+
+
+FILES = "[libvirt]\nfile_backed_memory = 9\n"
+PHYSNET_FOO = "[neutron_physnet_foo]\nnuma_nodes = 0\n"
+BECAUSE = "because of [libvirt] file_backed_memory"
+
+
+@pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        (
-            "[compute]\nimage_type_exclude_list = no, qcow2\n",
-            "[compute] image_type_exclude_list = no, qcow2: item 'no': it is not one of",
-        ),
-        (
-            "[placement]\nwithheld_traits = CUSTOM_A\n",
-            "[placement] withheld_traits = CUSTOM_A: item 'CUSTOM_A': it is not one of",
-        ),
-        ("[claims]\nclaim_expiry_time = soon\n", "[claims] claim_expiry_time = soon: invalid"),
         ("[DEFAULT]\nreport_interval = 60\n", "[DEFAULT] service_down_time = 60: must be more"),
         ("[claims]\nclaim_expiry_time = 43201\n", "[claims] operation_retention = 86400: must be"),
         (
@@ -66,31 +91,16 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[compute]\ncpu_dedicated_set = 1\n",
             "[libvirt] cpu_power_management = True: cannot be used with a simulated host",
         ),
-        *(
-            (f"[{group}]\n{option} = nan\n", f"[{group}] {option} = nan: must be a number")
-            for group, option in (
-                ("DEFAULT", "cpu_allocation_ratio"),
-                ("rpc", "signature_window"),
-                ("rpc", "max_call_rate"),
-                ("scheduler", "report_jitter"),
-            )
-        ),
         (
             "[rpc]\nkeys_file = /keys\nsignature_window = 61\n"
             "[claims]\nclaim_expiry_time = 60\noperation_retention = 120\n",
             "[rpc] signature_window = 61.0: must be at most half of [claims] operation_retention",
         ),
-        ("[DEFAULT]\nlock_path = run\n", "[DEFAULT] lock_path = run: must be an absolute path"),
         ("[DEFAULT]\nlock_path = $no/run\n", "[DEFAULT] lock_path = (unresolved): no such option"),
         (
             "[devices]\nenabled_mdev_types = $no\n",
             "[devices] enabled_mdev_types = (unresolved): no such option no in group",
         ),
-        (
-            "[scheduler]\nhost_report_interval = 10.5\n",
-            "[scheduler] host_report_interval = 10.5: must be at most [DEFAULT] report_interval",
-        ),
-        ("[compute]\ncpu_dedicated_set = 4-1\n", "[compute] cpu_dedicated_set = 4-1: '4-1': the"),
         ("[compute]\ncpu_shared_set = ^1\n", "[compute] cpu_shared_set = : no CPU is left in it"),
         (
             "[compute]\ncpu_shared_set = 0-3\ncpu_dedicated_set = 2-7,^6\n",
@@ -101,36 +111,31 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[DEFAULT] reserved_host_cpus = 1: cannot be combined with [compute] cpu_shared_set",
         ),
         (
-            "[DEFAULT]\nreserved_huge_pages = node:0,size:2048\n",
-            "[DEFAULT] reserved_huge_pages = node:0,size:2048: 'node:0,size:2048' must have node,",
-        ),
-        (
             "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:1\n"
             "reserved_huge_pages = node:0,size:2MB,count:2\n",
             "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1: reserves pages of 2048 KiB"
             " in cell 0 twice",
         ),
         (
-            "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nreserved_host_memory_mb = 0\n",
-            "[DEFAULT] ram_allocation_ratio = None: must be 1.0, because of [libvirt]",
+            FILES + "[DEFAULT]\nreserved_host_memory_mb = 0\n",
+            f"[DEFAULT] ram_allocation_ratio = None: must be 1.0, {BECAUSE}",
         ),
         (
-            "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nram_allocation_ratio = 1.0\n",
-            "[DEFAULT] reserved_host_memory_mb = 512: must be 0, because of [libvirt]",
+            FILES + "[DEFAULT]\nram_allocation_ratio = 1.0\n",
+            f"[DEFAULT] reserved_host_memory_mb = 512: must be 0, {BECAUSE}",
         ),
         (
-            "[libvirt]\nfile_backed_memory = 9\nconnection_uri = lxc:///\n[DEFAULT]\n"
+            FILES + "connection_uri = lxc:///\n[DEFAULT]\n"
             "ram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n",
-            "[libvirt] connection_uri = lxc:///: must be QEMU's, because of [libvirt]",
+            f"[libvirt] connection_uri = lxc:///: must be QEMU's, {BECAUSE}",
         ),
         (
-            "[neutron]\nphysnets = foo, bar\n[neutron_physnet_foo]\nnuma_nodes = 0\n",
+            f"{PHYSNET_FOO}[neutron]\nphysnets = foo, bar\n",
             "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar",
         ),
         (
-            "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0\n"
-            "[neutron_physnet_bar]\nnuma_nodes = 0\n",
-            "[neutron] physnets = foo: must list bar",
+            f"{PHYSNET_FOO}[neutron]\nphysnets =\n",
+            "[neutron] physnets = : must list foo, because there is a group",
         ),
         (
             '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
@@ -155,28 +160,9 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[libvirt]\npmem_namespaces = 128G:ns0,SMALL:ns0\n",
             "[libvirt] pmem_namespaces = SMALL:ns0: namespace ns0 is listed twice",
         ),
-        (
-            "[filter_scheduler]\ncpu_weight_multiplier = nan\n",
-            "[filter_scheduler] cpu_weight_multiplier = nan: 'nan' is not a finite number",
-        ),
-        (
-            "[filter_scheduler]\npci_weight_multiplier = -1\n",
-            "[filter_scheduler] pci_weight_multiplier = -1: Should be greater than or equal to 0",
-        ),
-        *(
-            (f"[metrics]\nweight_setting = {value}\n", f"[metrics] weight_setting = {value}: {why}")
-            for value, why in (
-                ("a=1,b=nan", "item 'b=nan': it is not NAME=NUMBER"),
-                ("=1", "item '=1': it is not NAME=NUMBER"),
-                # An invalid item before a valid one is not joined with it.
-                ("a, cpu.frequency=1.0", "item 'a': it is not NAME=NUMBER"),
-                ("a=1,,b=2", "item '': it is not NAME=NUMBER"),
-                ("a=1,a=2", "'a=1,a=2' lists a name twice"),
-            )
-        ),
     ],
 )
-def test_mistake_names_option_value_and_rule(tmp_path, text, mistake):
+def test_mistake_between_options_or_in_a_part_of_one_names_option_and_rule(tmp_path, text, mistake):
     (sentence,) = mistakes(tmp_path, text)
     assert sentence.startswith(mistake)
 
