@@ -3,27 +3,11 @@
 import pytest
 
 from rtagent.errors import (
-    ClaimNotFound,
-    InvalidRequest,
     PciDeviceNotFound,
     PciDevicesNotClaimed,
 )
-from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent, attach, build, operation
-
-
-def test_device_calls_accept_only_attach_claims_of_the_instance(agent: Agent):
-    claim = agent.invoke("instance_claim", **build())
-    other = agent.invoke("instance_claim", **build())
-    added = agent.invoke(
-        "claim_pci_devices", **attach({"uuid": claim["owner_id"], "flavor": claim["flavor"]})
-    )
-    for wrong in (claim, {**added, "owner_id": other["owner_id"]}):
-        arguments = {"instance_uuid": wrong["owner_id"], "claim_uuid": wrong["uuid"]}
-        for name in ("allocate_pci_devices_for_instance", "unclaim_pci_devices"):
-            with pytest.raises(ClaimNotFound):
-                agent.invoke(name, **arguments, operation_id=uid())
 
 
 def test_devices_are_claimed_allocated_and_freed(agent: Agent):
@@ -71,18 +55,3 @@ def test_one_device_of_an_attach_claim_is_freed(agent: Agent):
         agent.invoke(free, **one, devices=held, **operation())
     agent.invoke(free, instance_uuid=claim["owner_id"], devices=held[1:], **operation())
     assert claim["uuid"] not in agent.tracker.snapshot().claims
-
-
-@pytest.mark.parametrize("wrong", ["08:00.0", "0000:08:00.0\n", "0000:08:20.0", "0000:0G:00.0", ""])
-def test_an_address_in_another_form_is_refused_with_its_path(agent: Agent, wrong: str):
-    for method in (
-        "unclaim_pci_devices",
-        "free_pci_device_claims_for_instance",
-        "free_pci_device_allocations_for_instance",
-    ):
-        arguments = {"instance_uuid": uid(), "claim_uuid": uid(), "devices": [GPU_0, wrong]}
-        with pytest.raises(InvalidRequest) as refused:
-            agent.invoke(method, **arguments, **operation())
-        assert {e["path"] for e in refused.value.kwargs["errors"]} == {"$.devices[1]"}
-        with pytest.raises(InvalidRequest):
-            agent.invoke(method, **{**arguments, "devices": []}, **operation())

@@ -1,11 +1,15 @@
-"""Calls to an agent while another agent has its host name."""
+"""Calls to an agent while another agent has its host name; the connection of the host lock."""
+
+import socket
+import threading
 
 import pytest
 
 from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, ascii_text, identity_of
+from rtagent.rpc.host_lock import Attempt
 from tests.support.hosts import uid
-from tests.support.rpc import Agent, build, claim_change, documents, operation
+from tests.support.rpc import Agent, Contender, build, claim_change, documents, operation
 
 OTHER = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="other", machine_id="m2")
 #: Methods that create a claim, or test whether it could be created.
@@ -105,3 +109,26 @@ def test_any_name_can_be_made_printable():
 
 def documents_of(identity: AgentIdentity) -> dict:
     return {name: getattr(identity, name) for name in identity.__struct_fields__}
+
+
+#: What a client sends first: with TLS a handshake record, without it the protocol's name.
+TLS, PLAIN = b"\x16", b"A"
+
+
+@pytest.mark.parametrize(("query", "first"), [("", PLAIN), ("?ssl=1", TLS), ("?ssl=0", PLAIN)])
+def test_options_in_the_url_count(query, first):
+    received = []
+
+    def broker(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            received.append(connection.recv(1))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=broker, args=(listening,))
+        thread.start()
+        port = listening.getsockname()[1]
+        contender = Contender(f"rabbit://u:p@127.0.0.1:{port}/{query}", "h")
+        assert contender.attempt() is Attempt.UNREACHABLE
+        thread.join()
+    assert received == [first]

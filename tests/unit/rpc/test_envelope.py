@@ -36,11 +36,6 @@ def reason(body: bytes, properties: dict[str, Any] = JSON) -> str:
     return refused.value.reason
 
 
-def test_a_request_has_a_unique_id():
-    assert check(body(), JSON) == "u"
-    assert check(body('{"method": "ping"}'), JSON) is None
-
-
 def test_fields_of_later_releases_are_accepted():
     fields = {"_context_new": {"a": [1]}, "_new": 1, "version": "7.12", "method": "new_method"}
     assert check(body(**fields), JSON) == "u"

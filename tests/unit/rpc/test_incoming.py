@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from rtagent.embedded import SystemClock
 from rtagent.ports import NullReporter
+from rtagent.rpc.calls import BrokerProbe
 from rtagent.rpc.incoming import GIVEN_UP, MAX_MESSAGES, CallMonitor, Incoming, LateReplies, Workers
 from tests.support.interpreter import no_threads
 from tests.support.trackers import Reports
@@ -59,13 +60,6 @@ def test_the_broker_keeps_what_exceeds_the_bound(workers: Workers):
     one_more.join(30)
     assert got.get(timeout=30) is not None
     assert sent.replies == [("pong", None)]
-
-
-def test_the_dispatcher_gets_no_timeout_for_which_it_would_start_a_thread(workers: Workers):
-    got = Queue[list[Incoming]]()
-    workers.submit(got.put, [Sent().message()])
-    (incoming,) = got.get(timeout=30)
-    assert (incoming.client_timeout, incoming.caller_timeout) == (None, 7)
 
 
 class Unreachable:
@@ -132,17 +126,6 @@ def monitor() -> CallMonitor:
     return CallMonitor(SystemClock(), NullReporter())
 
 
-def test_callers_get_signs_of_life_while_their_calls_last(monitor: CallMonitor):
-    callers = [Monitored() for _ in range(20)]
-    before = threading.active_count()
-    with ExitStack() as calls:
-        for caller in callers:
-            calls.enter_context(monitor.watch(caller, 2))
-        assert threading.active_count() == before + 1
-        for caller in callers:
-            assert all(caller.tries.acquire(timeout=120) for _ in range(2))
-
-
 def test_a_caller_that_has_gone_is_left_alone(monitor: CallMonitor):
     gone, other = Monitored(gone=True), Monitored()
     with monitor.watch(gone, 2), monitor.watch(other, 2):
@@ -165,3 +148,11 @@ def test_signs_of_life_come_again_when_a_thread_can_be_started(monitor: CallMoni
     with monitor.watch(caller, 2):
         assert caller.tries.acquire(timeout=120)
     assert not refused.tries.acquire(blocking=False)
+
+
+def test_the_next_call_probes_the_broker_when_a_thread_can_be_started():
+    probe, calls = BrokerProbe(), []
+    with no_threads(), pytest.raises(RuntimeError):
+        probe.ensure_reached(lambda: calls.append("lost"), 0.1)
+    probe.ensure_reached(lambda: calls.append("made"), 60)
+    assert calls == ["made"]

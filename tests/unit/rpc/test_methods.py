@@ -1,37 +1,21 @@
-"""The method table, and what must agree with it."""
+"""The method table, and what is made from it: clients and reference."""
 
 import inspect
+import itertools
+import re
 
-import jsonschema
 import pytest
 
 from rtagent import errors
 from rtagent.lifecycle.transitions import INTERNAL_VERBS, LIFE_CYCLE, METHOD_NAMES
 from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
-from rtagent.rpc.client import AgentAPI, SchedulerAPI
+from rtagent.rpc.client import AgentAPI, source_of
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS, TABLES
-from rtagent.rpc.topics import AGENT, VERSIONS
+from rtagent.rpc.reference import reference
+from rtagent.rpc.topics import VERSIONS
 from rtagent.scheduler import errors as scheduler_errors
-from tests.support.rpc import Agent
-from tests.support.scheduler_rpc import SchedulerRpc
-
-ALL = list(METHODS.values())
-
-
-@pytest.mark.parametrize("topic", TABLES)
-def test_the_endpoint_serves_the_methods_of_the_table_only(topic: str):
-    served: Agent | SchedulerRpc = Agent() if topic == AGENT else SchedulerRpc()
-    public = {name for name in dir(served.endpoint) if not name.startswith("_")}
-    assert public == {*TABLES[topic].methods, "target"}  # `target` is oslo.messaging's own
-
-
-@pytest.mark.parametrize("topic", TABLES)
-def test_the_client_has_the_methods_that_are_not_cast(topic: str):
-    functions = inspect.getmembers(AgentAPI if topic == AGENT else SchedulerAPI, callable)
-    called = {name for name, method in TABLES[topic].methods.items() if not method.cast}
-    assert {name for name, _ in functions if not name.startswith("_")} == called
 
 
 @pytest.mark.parametrize("topic", TABLES)
@@ -40,28 +24,11 @@ def test_the_version_that_clients_send_is_served(topic: str):
     assert sent[0] == served[0] and sent <= served
 
 
-@pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
-def test_schemas_are_valid_and_strict(method: Method):
-    arguments = schemas.arguments(method)
-    for schema in (arguments, schemas.reply(method)):
-        jsonschema.Draft202012Validator.check_schema(schema)
-    for definition in arguments["$defs"].values():
-        assert definition["additionalProperties"] is False
-    assert (
-        "operation_id" in schemas.resolve(arguments, arguments)["required"]
-    ) == method.takes_operation_id
-
-
-@pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
-def test_effects_are_sentences(method: Method):
-    assert method.effect[0].isupper() and method.effect.endswith(".")
-    assert "\n" not in method.effect
-
-
 @pytest.mark.parametrize("topic", TABLES)
-def test_errors_exist_and_are_expected(topic: str):
+def test_effects_are_sentences_and_errors_exist_and_are_expected(topic: str):
     places = (errors, rpc_errors, scheduler_errors)
     for method in TABLES[topic].methods.values():
+        assert method.effect[0].isupper() and method.effect.endswith(".")
         assert len(set(method.all_errors)) == len(method.all_errors)
         for name in method.all_errors:
             found = next(getattr(place, name) for place in places if hasattr(place, name))
@@ -71,3 +38,69 @@ def test_errors_exist_and_are_expected(topic: str):
 def test_illegal_transitions_name_methods_of_the_table():
     named = {METHOD_NAMES.get(verb, verb) for verb in LIFE_CYCLE.keys() - INTERNAL_VERBS}
     assert named <= set(METHODS)
+
+
+@pytest.mark.parametrize(
+    "method", [each for each in METHODS.values() if not each.cast], ids=lambda m: m.name
+)
+def test_a_client_method_takes_the_arguments_of_its_schema(method: Method):
+    parameters = inspect.signature(getattr(AgentAPI, method.name)).parameters
+    schema = schemas.resolve(schemas.arguments(method), schemas.arguments(method))
+    assert set(parameters) == {"self", "context", "timeout", *schema["properties"]}
+    for name in {*schema["required"]} - {"operation_id"}:
+        assert parameters[name].default is inspect.Parameter.empty
+        assert parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+@pytest.mark.parametrize(
+    ("name", "by_position"),
+    [
+        ("instance_claim", ["instance"]),
+        ("resize_claim", ["instance", "flavor", "migration"]),
+        ("free_pci_device_claims_for_instance", ["instance_uuid", "claim_uuid"]),
+        ("ping", []),
+    ],
+)
+def test_arguments_by_position(name: str, by_position: list[str]):
+    parameters = inspect.signature(getattr(AgentAPI, name)).parameters.values()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert [p.name for p in parameters if p.kind is kind] == ["context", *by_position]
+
+
+def test_source_of_a_claim():
+    devices = [
+        {"alias_name": "gpu", "request_id": "r1", "address": "0000:08:00.0"},
+        {"alias_name": "gpu", "request_id": "r1", "address": "0000:09:00.0"},
+        {"alias_name": None, "request_id": "port", "address": "0000:0a:00.1"},
+    ]
+    claim = {"numa_topology": {"cells": [{"pagesize": 2048}, {"pagesize": None}]}, "pci": devices}
+    assert source_of(claim) == {
+        "page_sizes": [2048, None],
+        "devices": {"gpu": ["0000:08:00.0", "0000:09:00.0"], "port": ["0000:0a:00.1"]},
+    }
+    assert source_of({"numa_topology": None, "pci": []}) == {"page_sizes": [], "devices": {}}
+
+
+def titles(text: str) -> set[str]:
+    lines = text.splitlines()
+    return {
+        title
+        for title, line in itertools.pairwise(lines)
+        if line and set(line) in ({"-"}, {"~"}) and len(line) == len(title)
+    }
+
+
+@pytest.mark.parametrize("topic", sorted(TABLES))
+def test_every_method_has_a_section_and_every_link_a_target(topic):
+    text = reference(topic)
+    assert set(TABLES[topic].methods) <= titles(text)
+    assert set(re.findall(r"\b([A-Z]\w+)_\b", text)) <= titles(text)
+
+
+def test_fields_have_type_unit_and_optionality():
+    text = reference()
+    assert "- ``operation_id``: uuid; becomes the claim's uuid." in text
+    assert "- ``memory_mb``: integer from 1; MB." in text
+    assert "- ``root_gb``: integer from 0, optional; GB." in text
+    assert "- ``limits``: Limits_ or null, optional" in text
+    assert "- ``kind``: ``attach`` or ``build`` or ``evacuation`` or ``live-migration``" in text

@@ -18,20 +18,13 @@ def test_a_resize_to_the_same_flavor_is_a_cold_migration(agent: Agent, flavor, k
     assert (claim["vcpus"], claim["memory_mb"]) == (flavor["vcpus"], flavor["memory_mb"])
 
 
-def test_the_type_of_a_migration_decides_the_kind_of_its_claim(agent: Agent):
-    resize = build(flavor=SAME, migration=migration("resize"))
-    assert agent.invoke("resize_claim", **resize)["kind"] == "resize"
-
-
-def test_a_resize_without_a_migration_gets_a_record_with_the_uuid_of_the_claim(agent: Agent):
-    claim = agent.invoke("resize_claim", **build(flavor=BIGGER))
-    assert claim["migration_uuid"] == claim["uuid"]
-    assert agent.tracker.snapshot().migrations[claim["uuid"]].migration_type == "resize"
-
-
 @pytest.mark.parametrize(
     ("method", "kind"),
-    [("live_migration_claim", "live-migration"), ("rebuild_claim", "evacuation")],
+    [
+        ("live_migration_claim", "live-migration"),
+        ("rebuild_claim", "evacuation"),
+        ("resize_claim", "resize"),
+    ],
 )
 def test_moves_without_a_migration_get_a_record_of_their_own(agent: Agent, method: str, kind: str):
     for end, left in (
@@ -39,7 +32,7 @@ def test_moves_without_a_migration_get_a_record_of_their_own(agent: Agent, metho
         ("drop_move_claim_at_dest", None),
         ("drop_move_claim", None),
     ):
-        arguments = build()
+        arguments = build(**({"flavor": BIGGER} if kind == "resize" else {}))
         claim = agent.invoke(method, **arguments)
         assert (claim["migration_uuid"], claim["kind"]) == (claim["uuid"], kind)
         assert agent.invoke(method, **arguments) == claim  # a repeat
@@ -72,12 +65,6 @@ def test_a_guest_moves_out_and_the_move_is_confirmed(agent: Agent):
     assert agent.invoke("start_move_out", **out, **operation())["state"] == "outgoing"
     assert agent.invoke("drop_move_claim_at_source", **out, **operation()) is None
     assert not agent.tracker.snapshot().claims
-
-
-def test_a_rebuild_uses_the_new_image(agent: Agent):
-    image = {"properties": {"hw_cpu_sockets": "1"}}
-    claim = agent.invoke("rebuild_claim", **build(image=image, migration=migration("evacuation")))
-    assert claim["image"]["properties"] == image["properties"]
 
 
 @pytest.mark.parametrize("reason", list(DeletionReason))

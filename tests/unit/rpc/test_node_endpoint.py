@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,6 +15,7 @@ from rtagent.errors import (
     RestoreNotFound,
     StoreRestored,
 )
+from rtagent.rpc.clock_skew import clock_skew, clock_text
 from rtagent.rpc.served_agent import SharedCall
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration
@@ -67,18 +69,11 @@ def test_builds_are_counted(agent: Agent):
     assert failed() == 0
 
 
-def test_the_service_is_disabled_with_a_reason(agent: Agent):
-    arguments = {"disabled": True, "disabled_reason": "new disks", "operation_id": uid()}
-    service = agent.invoke("set_service", **arguments)
-    assert (service["host"], service["disabled"]) == (NODE.host, True)
-    assert service["disabled_reason"] == "new disks"
-    agent.invoke("set_service", disabled=False, operation_id=uid())
-    assert not agent.registry.services()[0].disabled
-
-
 def test_a_late_repetition_of_disable_does_not_undo_enable(agent: Agent):
     first = {"disabled": True, "disabled_reason": "new disks", "operation_id": uid()}
     disabled = agent.invoke("set_service", **first)
+    assert (disabled["host"], disabled["disabled"]) == (NODE.host, True)
+    assert disabled["disabled_reason"] == "new disks"
     assert agent.invoke("set_service", **first) == disabled
     enabled = agent.invoke("set_service", disabled=False, operation_id=uid())
     assert agent.invoke("set_service", **first) == enabled
@@ -151,6 +146,14 @@ def test_ping_reports_agent_and_node(agent: Agent):
     }
 
 
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_skew_is_that_of_the_server_to_this_clock(seconds: int):
+    def ping() -> dict[str, str]:
+        return {"time": clock_text(datetime.now(UTC) + timedelta(seconds=seconds))}
+
+    assert clock_skew(ping) == pytest.approx(-seconds, abs=30)
+
+
 def test_schedulers_ask_for_reports(agent: Agent):
     assert agent.invoke("report_host_state", instances=True) is None
     assert agent.invoke("report_host_state", description=True) is None
@@ -197,13 +200,6 @@ class Runs:
             self.shared.result(0)
 
 
-def test_each_call_after_another_has_a_run_of_its_own():
-    runs = Runs()
-    for number in (1, 2, 3):
-        runs.go.release()
-        assert runs.shared.result(PATIENCE) == number
-
-
 def test_two_hundred_callers_cause_two_runs():
     runs = Runs()
     with ThreadPoolExecutor(1) as threads:
@@ -218,14 +214,6 @@ def test_two_hundred_callers_cause_two_runs():
         # No caller waits for a third run: this call is the first one that causes it.
         runs.go.release()
         assert runs.shared.result(PATIENCE) == 3
-
-
-def test_a_caller_never_gets_the_result_of_a_run_that_began_before_it_called():
-    runs = Runs()
-    runs.join()
-    runs.wait_begun()
-    runs.go.release(2)
-    assert runs.shared.result(PATIENCE) == 2
 
 
 def test_an_error_reaches_those_who_share_the_run_and_not_the_next_ones():

@@ -5,21 +5,11 @@ from http import HTTPStatus
 import pytest
 
 from rtagent.api.reply import Reply
-from rtagent.errors import ClaimNotFound, InvalidRequest, StoreUnavailable
+from rtagent.errors import AllocationMismatch, ClaimNotFound, InvalidRequest, StoreUnavailable
 from rtagent.rpc.errors import DocumentTooLarge
-from rtagent.rpc.methods import METHODS
 from rtagent.rpc.read_endpoint import MAX_DOCUMENT
-from tests.support.hosts import uid
+from tests.support.hosts import NODE, uid
 from tests.support.rpc import Agent, attach, build, migration
-
-
-def test_a_granted_test_makes_no_claim(agent: Agent):
-    before = agent.tracker.snapshot()
-    verdict = agent.invoke("test_claim", instance=build(vcpus=2)["instance"], tag="t")
-    assert verdict["granted"] and verdict["reasons"] == []
-    assert (verdict["claim"]["vcpus"], verdict["claim"]["tag"]) == (2, "t")
-    assert verdict["claim"]["uuid"] == "00000000-0000-0000-0000-000000000000"
-    assert agent.tracker.snapshot() is before
 
 
 def test_a_test_of_kind_attach_predicts_the_claim(agent: Agent):
@@ -30,6 +20,9 @@ def test_a_test_of_kind_attach_predicts_the_claim(agent: Agent):
     with pytest.raises(ClaimNotFound):
         agent.invoke("test_claim", **tested)
     agent.invoke("instance_claim", **guest)
+    had = {NODE.uuid: {"resources": {"VCPU": 1, "MEMORY_MB": 1024}}}
+    with pytest.raises(AllocationMismatch):
+        agent.invoke("test_claim", **tested, allocations=had, provider_mapping={"gpu": [uid()]})
     before = agent.tracker.snapshot()
     verdict = agent.invoke("test_claim", **tested)
     assert agent.tracker.snapshot() is before
@@ -81,17 +74,6 @@ def test_a_test_takes_the_arguments_of_its_kind(agent: Agent, asked, wrong):
 def test_a_test_of_a_move_needs_no_migration(agent: Agent, kind, more):
     verdict = agent.invoke("test_claim", instance=build()["instance"], kind=kind, **more)
     assert verdict["granted"] == (kind != "resize")
-
-
-def test_a_test_fails_while_claims_cannot_be_made(agent: Agent):
-    agent.store.fail(StoreUnavailable, times=None)
-    arguments = build()
-    with pytest.raises(StoreUnavailable) as refused:
-        agent.invoke("instance_claim", **arguments)
-    with pytest.raises(StoreUnavailable) as tested:
-        agent.invoke("test_claim", instance=arguments["instance"])
-    assert tested.value.message == refused.value.message
-    assert "StoreUnavailable" in METHODS["test_claim"].all_errors
 
 
 def test_reads_have_revision_and_staleness(agent: Agent):

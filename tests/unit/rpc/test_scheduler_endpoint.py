@@ -100,17 +100,6 @@ def test_a_claim_that_another_scheduler_may_have_assumed_is_forgotten_by_all(sch
     assert scheduler.unknown_claims == [unknown]
 
 
-def test_alternates_and_several_instances(scheduler):
-    uuids = [uid(), uid()]
-    reply = scheduler.invoke(
-        "select_destinations", request_spec=spec(), instance_uuids=uuids, alternates=True
-    )
-    assert [each["instance_uuid"] for each in reply["selections"]] == uuids
-    for each in reply["selections"]:
-        assert each["selected"]["host"] == "cn1"
-        assert [alternate["host"] for alternate in each["alternates"]] == ["cn2"]
-
-
 def test_malformed_report_is_set_aside_counted_and_logged_once(scheduler, caplog):
     document = report_document(REPORT)
     with caplog.at_level(logging.WARNING):

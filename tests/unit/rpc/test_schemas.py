@@ -1,11 +1,19 @@
-"""The published JSON Schemas."""
+"""The published JSON Schemas, and those of events."""
 
 import json
 from typing import Any
 
+import jsonschema
+import msgspec
 import pytest
 
-from rtagent.rpc import topics
+from rtagent.model.claim import PCPU
+from rtagent.model.event import EVENT_TYPES
+from rtagent.model.event_payloads import ClaimPayload, MovePayload
+from rtagent.rpc import schemas, topics
+from rtagent.testing.memory_store import Disk
+from tests.support.agents import Agent, facts, pinned
+from tests.support.pci_hosts import GPU_0
 from tests.support.rpc_documents import FILES, published
 
 STORED = {topic: json.loads(file.read_text()) for topic, file in FILES.items()}
@@ -33,3 +41,60 @@ def _unordered(schema: Any) -> Any:
 
 def test_both_topics_are_guarded():
     assert set(STORED) == {topics.AGENT, topics.SCHEDULER}
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_every_field_of_a_payload_is_described_or_plain(name):
+    schema = schemas.event(EVENT_TYPES[name])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = schemas.resolve(schema, schema)
+    assert document["properties"]["event_type"]["const"] == name
+    payload = schemas.resolve(document["properties"]["payload"], schema)
+    assert payload["description"] and set(payload["required"]) == set(payload["properties"])
+
+
+def recorded(agent: Agent) -> list[dict[str, Any]]:
+    rows = agent.disk.node(agent.node.uuid).notifications
+    return [event for row in rows for event in msgspec.json.decode(row.document)]
+
+
+def test_recorded_events_are_valid():
+    agent = Agent(gpus=(GPU_0,))
+    claim = agent.run(pinned(2, "gpu:1"))
+    agent.release(claim)
+    agent.world.unplug(GPU_0)
+    agent.audit()
+    events = recorded(agent)
+    for event in events:
+        jsonschema.validate(event, schemas.event(EVENT_TYPES[event["event_type"]]))
+    assert [event["event_type"] for event in events] == [
+        "pci_device.appear",
+        "compute_node.update",
+        "claim.create",
+        "claim.activate",
+        "claim.release",
+        "pci_device.vanish",
+    ]
+    created, activated = (msgspec.convert(event["payload"], ClaimPayload) for event in events[2:4])
+    assert (created.before_state, activated.before_state) == (None, "building")
+    assert set(created.host_cpus) == {int(unit) for kind, unit in claim.units if kind == PCPU}
+    assert created.pci_devices == (GPU_0,)
+
+
+def test_a_move_has_its_steps_at_both_ends():
+    disk, move = Disk(), facts("resize", source_compute="h1", dest_compute="h2")
+    source, dest = Agent(1, disk), Agent(2, disk)
+    source.run()
+    dest.claim_move(move)
+    source.move("start_move_out", move)
+    dest.move("finish_move", move)
+    source.move("drop_move_claim_at_source", move)
+
+    def steps(agent: Agent) -> list[tuple[str, str | None]]:
+        moves = [event for event in recorded(agent) if event["event_type"].startswith("move.")]
+        payloads = [msgspec.convert(event["payload"], MovePayload) for event in moves]
+        types = [event["event_type"].removeprefix("move.") for event in moves]
+        return list(zip(types, [payload.before_status for payload in payloads], strict=True))
+
+    assert steps(source) == [("start", None), ("confirm", "migrating")]
+    assert steps(dest) == [("start", None), ("finish", "pre-migrating")]

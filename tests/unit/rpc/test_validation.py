@@ -3,8 +3,6 @@
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.request import Limits
-from rtagent.rpc.claim_endpoint import InstanceClaim
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.validation import digest, validate
 from tests.support.hosts import uid
@@ -13,27 +11,11 @@ from tests.support.rpc import build
 METHOD = METHODS["instance_claim"]
 
 
-def test_an_accepted_document_becomes_arguments():
-    document = build(vcpus=3, limits={"vcpu": 5}, node="n")
-    arguments = validate(METHOD, document)
-    assert isinstance(arguments, InstanceClaim)
-    assert arguments.instance.flavor.vcpus == 3
-    assert arguments.limits == Limits(vcpu=5)
-    assert arguments.operation_id == document["operation_id"]
-
-
 def test_an_optional_argument_that_is_null_counts_as_absent():
     document = build()
     nulls = dict.fromkeys(("node", "limits", "allocations", "tag", "extra_resource"))
     assert validate(METHOD, {**document, **nulls}) == validate(METHOD, document)
     assert digest(METHOD.name, {**document, **nulls}) == digest(METHOD.name, document)
-
-
-def test_a_document_is_not_changed():
-    document = build()
-    before = repr(document)
-    validate(METHOD, document)
-    assert repr(document) == before
 
 
 def test_a_refusal_names_method_and_paths():

@@ -10,7 +10,6 @@ import pytest
 from rtagent.errors import ConfigError
 from rtagent.rpc.trust.keys import MAX_SIZE, keys_text, read_keys, read_ring
 from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
-from rtagent.rpc.trust.token import ReplyClaims, proved
 from tests.support.trust import KeyFiles
 
 PUBLIC, OTHER = (PrivateKey.generate("any").public_key for _ in range(2))
@@ -137,16 +136,6 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, read: Callable[[str], obj
             read(str(path))
 
 
-def test_private_key_signs_for_its_name(tmp_path: Path):
-    files = KeyFiles(tmp_path)
-    made = files.add("nova", "conductor")
-    key = read_private_key(str(files.file("nova")))
-    assert (key.name, key.public_key) == ("nova", made.public_key)
-    said = ReplyClaims(aud="rtagent", method="ping", digest="", nonce="1", body="")
-    _, public = read_ring(str(files.path)).get("nova") or pytest.fail("no key")
-    assert proved(key.token(said), public, ReplyClaims) == said
-
-
 @pytest.mark.parametrize(
     "change, rule",
     [
@@ -177,12 +166,3 @@ def test_private_key_of_everybody_is_refused(tmp_path: Path, mode: int):
         read_private_key(str(path))
     path.chmod(0o640)  # of a group that has only the daemon's user
     assert read_private_key(str(path)).name == "nova"
-
-
-def test_keys_are_read_once_for_all_parts_of_a_program(tmp_path: Path):
-    files = KeyFiles(tmp_path)
-    files.add("nova", "conductor")
-    first, again = read_keys(str(files.path)), read_keys(str(files.path))
-    assert first[0] is again[0]
-    files.add("late", "conductor")
-    assert [key.name for key in read_keys(str(files.path))] == ["nova", "late"]

@@ -18,7 +18,7 @@ from rtagent.rpc.policies import PREFIXES, default_rules
 from rtagent.rpc.roles import ENOUGH
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.access import Caller
-from rtagent.rpc.trust.policy import MAX_DECISIONS, MAX_SIZE, AccessPolicy, read_rules
+from rtagent.rpc.trust.policy import MAX_SIZE, AccessPolicy, read_rules
 from rtagent.telemetry.telemetry import Telemetry
 from tests.support.hosts import ManualClock
 
@@ -96,13 +96,6 @@ def test_a_file_overrides_a_rule_and_the_error_names_the_rule(site: Site):
         policy.authorize(caller("reader"), RELEASE)
 
 
-def test_a_file_overrides_a_role_for_all_methods(site: Site):
-    site.write('"conductor": "role:service"')
-    policy = site.policy()
-    assert allowed(policy, caller("service"))
-    assert not allowed(policy, caller("conductor"))
-
-
 def test_changed_file_is_used_without_a_restart_and_a_wrong_one_is_not(site: Site, caplog):
     caplog.set_level(logging.INFO)
     site.write('"conductor": "!"')
@@ -162,11 +155,3 @@ def test_rules_that_nothing_uses_are_named(site: Site):
     site.write('"team": "name:x"\n"rtagent:relase_claim": "rule:team"\n"operator": "!"')
     (doubt,) = read_rules(site.conf, default_rules()).doubts
     assert "rtagent:relase_claim is not the name of a rule" in doubt
-
-
-def test_callers_who_invent_names_do_not_fill_the_memory(site: Site):
-    site.write('"conductor": "name:alice"')
-    policy = site.policy()
-    for number in range(MAX_DECISIONS + 10):
-        assert not allowed(policy, caller("conductor", name=f"mallory-{number}"))
-    assert allowed(policy, caller("reader"))
