@@ -37,52 +37,35 @@ def watched(records: Sequence[NodeRecord]) -> HeartbeatWatch:
 
 
 @pytest.mark.parametrize(
-    ("records", "me", "outcome"),
+    "before",
     [
-        pytest.param(
-            (), ME, NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER), id="new node"
-        ),
-        pytest.param((RECORD,), ME, MINE, id="same machine and directory: at once"),
-        pytest.param(
-            (replace(RECORD, writer=replace(WRITER, boot_id="boot0")),), ME, MINE, id="rebooted"
-        ),
-        pytest.param((replace(RECORD, writer=None),), ME, MINE, id="never written"),
-        pytest.param((replace(RECORD, writer=ELSEWHERE),), ME, MINE, id="the other writer is down"),
-        pytest.param(
-            (replace(RECORD, writer=ELSEWHERE, report_count=None),),
-            ME,
-            replace(MINE, report_count=None),
-            id="the other writer was never up",
-        ),
-        pytest.param(
-            (replace(RECORD, writer=ELSEWHERE),),
-            replace(ME, take_over=True),
-            MINE,
-            id="the operator takes over",
-        ),
-        pytest.param((replace(RECORD, deleted_at=NOW),), ME, MINE, id="a removed node comes back"),
-        pytest.param(
-            (replace(RECORD, node=replace(NODE, host="host0"), writer=ELSEWHERE),),
-            ME,
-            MINE,
-            id="adopted from a service host that is down",
-        ),
-        pytest.param(
-            (replace(RECORD, node=replace(NODE, host="host0")),),
-            ME,
-            MINE,
-            id="our own service was renamed",
-        ),
-        pytest.param(
-            (replace(RECORD, node=replace(NODE, uuid=OTHER_UUID), deleted_at=NOW),),
-            ME,
-            NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER),
-            id="a removed node of the same name",
-        ),
+        {},
+        {"writer": replace(WRITER, boot_id="boot0")},
+        {"writer": None},
+        {"writer": ELSEWHERE},
+        {"deleted_at": NOW},
+        {"node": replace(NODE, host="host0"), "writer": ELSEWHERE},
+        {"node": replace(NODE, host="host0")},
+    ],
+    ids=[
+        *("same machine and directory: at once", "rebooted", "never written"),
+        *("the other writer is down", "a removed node comes back"),
+        *("adopted from a service host that is down", "our own service was renamed"),
     ],
 )
-def test_writer_is_accepted(records, me, outcome):
-    assert enroll(me, watched(records), STILL)(records) == outcome
+def test_writer_of_a_recorded_node_is_accepted(before):
+    records = (replace(RECORD, **before),)
+    assert enroll(ME, watched(records), STILL)(records) == MINE
+
+
+@pytest.mark.parametrize(
+    "records",
+    [(), (replace(RECORD, node=replace(NODE, uuid=OTHER_UUID), deleted_at=NOW),)],
+    ids=["new", "a removed node of the same name"],
+)
+def test_writer_of_a_new_node_is_accepted(records):
+    expected = NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
+    assert enroll(ME, watched(records), STILL)(records) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,22 +98,16 @@ def test_writer_is_refused(records, me, parts):
     assert [part for part in parts if part not in str(caught.value)] == []
 
 
-OTHERS = [
-    pytest.param(ELSEWHERE, NODE, ("machine2", "machine1"), id="another machine"),
-    pytest.param(
-        replace(WRITER, state_path="/srv"),
-        NODE,
-        ("/srv", "/var/lib/rtagent"),
-        id="another state directory of this machine",
-    ),
-    pytest.param(
-        ELSEWHERE, replace(NODE, host="host0"), ("host host0", "host host1"), id="another host"
-    ),
-]
-
-
 @pytest.mark.parametrize("removed", [None, NOW])
-@pytest.mark.parametrize(("writer", "node", "parts"), OTHERS)
+@pytest.mark.parametrize(
+    ("writer", "node", "parts"),
+    [
+        (ELSEWHERE, NODE, ("machine2", "machine1")),
+        (replace(WRITER, state_path="/srv"), NODE, ("/srv", "/var/lib/rtagent")),
+        (ELSEWHERE, replace(NODE, host="host0"), ("host host0", "host host1")),
+    ],
+    ids=["another machine", "another state directory of this machine", "another host"],
+)
 def test_other_writer_is_watched_before_its_node_is_taken_over(writer, node, parts, removed):
     other = replace(RECORD, writer=writer, node=node, deleted_at=removed)
     watch = HeartbeatWatch()
@@ -140,23 +117,6 @@ def test_other_writer_is_watched_before_its_node_is_taken_over(writer, node, par
         expected = (*parts, f"60 s; {seconds} s are over", "--take-over")
         assert [part for part in expected if part not in str(pending.value)] == []
     assert enroll(ME, watch, 1060.0)((other,)).epoch == 8
-
-
-@pytest.mark.parametrize(
-    "sign", [{"report_count": 6}, {"report_count": 1}, {"epoch": 8}], ids=["more", "less", "epoch"]
-)
-@pytest.mark.parametrize(("writer", "node", "parts"), OTHERS)
-def test_writer_that_is_active_while_it_is_watched_is_not_replaced(writer, node, parts, sign):
-    """The clocks of the two machines have no effect."""
-    other = replace(RECORD, writer=writer, node=node)
-    watch = HeartbeatWatch()
-    for seen in (NOW - 2 * DAY, NOW + 2 * DAY):
-        with pytest.raises(TakeoverPending):
-            enroll(ME, watch, 0.0)((replace(other, last_seen_up=seen),))
-        with pytest.raises(IdentityError) as refused:
-            enroll(ME, watch, 100.0)((replace(other, last_seen_up=seen, **sign),))
-        expected = (*parts, "sent a heartbeat while this one watched", "--take-over")
-        assert [part for part in expected if part not in str(refused.value)] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The identity of a node, proved against a store."""
+"""The identity of a node, proved against a store; its file, and the ids of the machine."""
+
+import stat
 
 import pytest
 
@@ -7,7 +9,9 @@ from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import HypervisorUnavailable, IdentityError, TakeoverPending
+from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant
+from rtagent.identity.machine import ComputeId
 from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, IdentityOptions
 from rtagent.model.node import Writer
 from rtagent.ports import HostIdentity, NullReporter
@@ -52,16 +56,6 @@ def identity(tmp_path):
     yield make
     for each in made:
         each.release()
-
-
-def test_new_node_gets_its_file_and_its_record(identity, database, hypervisor, tmp_path):
-    store, _ = database
-
-    stored = identity().enroll(store, hypervisor, CLOCK)
-
-    assert (tmp_path / "state" / "compute_id").read_text() == f"{stored.node.uuid}\n"
-    assert (stored.node.host, stored.node.hypervisor_hostname) == ("host1", "hv1")
-    assert store.load(stored.node.uuid) == stored
 
 
 def test_file_without_a_record_is_used_for_the_new_node(identity, database, hypervisor, tmp_path):
@@ -164,3 +158,60 @@ def test_given_identity_must_be_that_of_the_hypervisor():
 
     here = FakeHypervisor(hostname=NODE.hypervisor_hostname)
     assert GivenNodeIdentity(claimant).enroll(store, here, CLOCK).node == NODE
+
+
+UUID = "11111111-1111-1111-1111-111111111111"
+OTHER_UUID = "22222222-2222-2222-2222-222222222222"
+
+
+def test_file_is_written_once(tmp_path):
+    (tmp_path / ".compute_id.new").write_text("1111")  # of a start that was killed
+    file = ComputeId(str(tmp_path))
+    assert file.read() is None
+
+    file.write(UUID)
+    file.write(UUID)
+    with pytest.raises(IdentityError, match="another uuid"):
+        file.write(OTHER_UUID)
+
+    assert ComputeId(str(tmp_path)).read() == UUID
+    assert stat.S_IMODE(file.path.stat().st_mode) & 0o222 == 0o200
+    assert [path.name for path in tmp_path.iterdir()] == ["compute_id"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage", b"\xff\xfe", UUID[:-1].encode()])
+def test_invalid_file_is_refused_with_the_remedy(tmp_path, content):
+    file = tmp_path / "compute_id"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+
+    with pytest.raises(IdentityError, match=f"{file} .*write the node's uuid into it"):
+        ComputeId(str(tmp_path)).read()
+
+
+def test_unwritable_state_directory_is_named(tmp_path):
+    with pytest.raises(IdentityError, match="missing/compute_id cannot be written"):
+        ComputeId(str(tmp_path / "missing")).write(UUID)
+
+
+def test_writer_is_machine_boot_and_directory(tmp_path):
+    (tmp_path / "machine-id").write_text("abc\n")
+    (tmp_path / "boot").write_text("def\n")
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    found = machine.writer(
+        str(tmp_path / "link"), machine_id=tmp_path / "machine-id", boot_id=tmp_path / "boot"
+    )
+
+    assert (found.machine_id, found.boot_id, found.state_path) == ("abc", "def", str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [None, b"\n", b"\xff\xfe", b"9" * 5000])
+def test_machine_without_an_id_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "machine-id").write_bytes(content)
+
+    with pytest.raises(IdentityError, match=r"machine-id .*systemd-machine-id-setup"):
+        machine.writer(str(tmp_path), machine_id=tmp_path / "machine-id")

@@ -1,16 +1,17 @@
 """What the state directory remembers of a node, and what is reported if it cannot."""
 
-from datetime import timedelta
+import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import StoreUnavailable
-from rtagent.identity.witness import MARK, RESTORE, FileWitness
+from rtagent.identity.witness import MARK, RESTORE, FileWitness, MarkFile
 from rtagent.model.store_restore import ClaimDifference, StoreRestore
 from rtagent.model.stored import Position
 from rtagent.ports import Mark
-from tests.support.hosts import NOON, host, stored, uid
+from tests.support.hosts import NODE, NOON, host, stored, uid
 from tests.support.trackers import Reports
 
 AT = Position(epoch=3, revision=12)
@@ -50,16 +51,6 @@ def test_mark_and_restore_are_read_again(open_witness):
     assert (again.mark, again.restore) == (Mark(position=AT, at=NOON), RESTORED)
     again.keep(replace(RESTORED, accepted_at=NOON))
     assert open_witness().restore == replace(RESTORED, accepted_at=NOON)
-
-
-def test_missing_mark_of_a_known_node_is_logged(open_witness, reports, tmp_path):
-    open_witness(revision=0)
-    assert not reports.logged
-    (tmp_path / MARK).unlink()
-    open_witness(revision=4)
-    ((level, sentence),) = reports.logged
-    assert level == "warning"
-    assert str(tmp_path / MARK) in sentence and "may not be noticed" in sentence
 
 
 def test_restore_that_cannot_be_read_is_not_accepted(open_witness, reports, tmp_path):
@@ -109,3 +100,86 @@ def test_restore_that_cannot_be_kept_names_its_path(open_witness, tmp_path):
     with pytest.raises(StoreUnavailable, match=RESTORE):
         witness.keep(RESTORED)
     assert witness.restore is None
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+def mark(revision: int, epoch: int = 1) -> Mark:
+    return Mark(position=Position(epoch=epoch, revision=revision), at=NOW)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "high_water_mark"
+
+
+def read(path) -> MarkFile:
+    return MarkFile(path, NODE.uuid)
+
+
+def written(path, *revisions: int) -> MarkFile:
+    file = read(path)
+    for revision in revisions:
+        file.write(mark(revision))
+    return file
+
+
+def test_position_below_zero_is_written_as_zero(path):
+    """Only damage of the node's record makes one; it must not end the agent."""
+    read(path).write(mark(-1, epoch=-1))
+    assert read(path).mark == mark(0, epoch=0)
+
+
+@pytest.mark.parametrize("length", range(0, 52, 4))
+def test_torn_write_leaves_the_mark_before(path, length):
+    written(path, 5, 6)
+    whole = path.read_bytes()
+    written(path, 7)  # into the slot of 5
+    torn = path.read_bytes()[:length] + whole[length:]
+    path.write_bytes(torn)
+    found = read(path)
+    assert found.mark == mark(6)
+    assert bool(found.doubt) == (torn != whole)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 1024, b"x" * 2000, os.urandom(600)])
+def test_content_without_a_mark_is_reported_and_replaced(path, content):
+    path.write_bytes(content)
+    file = read(path)
+    assert file.mark is None and str(path) in file.doubt
+    file.write(mark(9))
+    file.write(mark(10))
+    again = read(path)
+    assert (again.mark, again.doubt) == (mark(10), "")
+
+
+def test_mark_of_another_node_does_not_count(path):
+    written(path, 900, 901)
+    other = MarkFile(path, uid(99))
+    assert other.mark is None and "of another node" in other.doubt
+    other.write(mark(1))
+    assert MarkFile(path, uid(99)).mark == mark(1)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_file_that_was_removed_or_replaced_is_written_anew_by_a_sync(path, replaced):
+    file = written(path, 5)
+    old = path.read_bytes()
+    file.write(mark(6))
+    path.unlink()
+    if replaced:
+        path.write_bytes(old)
+    file.sync()
+    assert read(path).mark == mark(6)
+    file.write(mark(7))
+    assert read(path).mark == mark(7)
+
+
+def test_closed_file_takes_no_more_writes(path):
+    file = written(path, 5)
+    file.close()
+    with pytest.raises(OSError, match="descriptor"):
+        file.write(mark(6))
+    assert file.mark == mark(6)
+    assert read(path).mark == mark(5)
