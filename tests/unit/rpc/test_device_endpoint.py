@@ -3,9 +3,11 @@
 import pytest
 
 from rtagent.errors import (
+    ClaimNotFound,
     PciDeviceNotFound,
     PciDevicesNotClaimed,
 )
+from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent, attach, build, operation
 
@@ -55,3 +57,13 @@ def test_one_device_of_an_attach_claim_is_freed(agent: Agent):
         agent.invoke(free, **one, devices=held, **operation())
     agent.invoke(free, instance_uuid=claim["owner_id"], devices=held[1:], **operation())
     assert claim["uuid"] not in agent.tracker.snapshot().claims
+
+
+@pytest.mark.parametrize("method", ["allocate_pci_devices_for_instance", "unclaim_pci_devices"])
+def test_device_calls_accept_only_attach_claims_of_the_instance(agent: Agent, method: str):
+    instance = build()
+    build_claim = agent.invoke("instance_claim", **instance)
+    added = agent.invoke("claim_pci_devices", **attach(instance["instance"]))
+    for owner, claim in ((build_claim["owner_id"], build_claim), (uid(), added)):
+        with pytest.raises(ClaimNotFound):
+            agent.invoke(method, instance_uuid=owner, claim_uuid=claim["uuid"], **operation())

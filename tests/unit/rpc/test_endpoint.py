@@ -37,12 +37,6 @@ def test_calls_for_another_node_are_refused_and_not_recorded(agent: Agent, name:
     assert agent.tracker.snapshot() is before
 
 
-def test_a_repeat_may_add_the_node_uuid(agent: Agent):
-    claim = build()
-    granted = agent.invoke("instance_claim", **claim)
-    assert agent.invoke("instance_claim", **claim, node_uuid=NODE.uuid) == granted
-
-
 def test_repeated_refusals_do_not_grow_the_traceback(agent: Agent):
     def frames_of_a_refusal() -> int:
         with pytest.raises(NodeNotReady) as refused:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, InvalidRequest, PlacementUnavailable
+from rtagent.errors import ClaimConflict, PlacementUnavailable
 from rtagent.model.consumers import DeletionReason
 from tests.support.hosts import uid
 from tests.support.rpc import Agent, build, migration, operation
@@ -42,20 +42,6 @@ def test_moves_without_a_migration_get_a_record_of_their_own(agent: Agent, metho
         agent.invoke(end, instance_uuid=claim["owner_id"], migration=facts, **operation())
         live = agent.tracker.snapshot().claims.get(claim["uuid"])
         assert (live.state if live else None) == left
-
-
-@pytest.mark.parametrize(
-    ("method", "other", "more"),
-    [
-        ("resize_claim", "evacuation", {"flavor": BIGGER}),
-        ("live_migration_claim", "resize", {}),
-        ("rebuild_claim", "live-migration", {}),
-    ],
-)
-def test_a_migration_of_another_type_is_refused(agent: Agent, method, other, more):
-    with pytest.raises(InvalidRequest) as refused:
-        agent.invoke(method, **build(migration=migration(other), **more))
-    assert [e["path"] for e in refused.value.kwargs["errors"]] == ["$.migration.migration_type"]
 
 
 def test_a_guest_moves_out_and_the_move_is_confirmed(agent: Agent):

@@ -35,6 +35,7 @@ def test_the_digest_depends_on_method_and_content_only():
     reordered = dict(reversed(document.items()))
     assert digest(METHOD.name, reordered) == digest(METHOD.name, document)
     assert digest(METHOD.name, {**document, "tag": "b"}) != digest(METHOD.name, document)
+    assert digest(METHOD.name, {**document, "node_uuid": uid()}) == digest(METHOD.name, document)
     change = {"operation_id": uid(), "claim_uuid": uid()}
     assert digest("renew_claim", change) != digest("activate_claim", change)
 

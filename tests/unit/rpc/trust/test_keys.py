@@ -50,21 +50,12 @@ def test_written_keys_are_read_again(tmp_path: Path):
     "changed, rule",
     [
         ({"kid": "a b"}, "key number 2: is not an Ed25519 key: Expected `str` matching regex"),
-        ({"kid": None}, "key number 2: is not an Ed25519 key: Object missing required field `kid`"),
-        ({"x": "AAAA"}, "- at `$.x`"),
-        ({"x": ["x"]}, "key eve: is not an Ed25519 key: Expected `str`, got `array` - at `$.x`"),
         ({"x": None}, "Object missing required field `x`; compare it with what rtagent key"),
         ({"x": PUBLIC[:-1] + "B"}, "- at `$.x`"),
         ({"kty": "EC"}, "Invalid enum value 'EC' - at `$.kty`"),
         ({"roles": ["admin"]}, "key eve: roles: 'admin' is none of reader, conductor,"),
-        ({"roles": []}, "Expected `array` of length >= 1 - at `$.roles`"),
-        ({"roles": "reader"}, "Expected `array`, got `str` - at `$.roles`"),
         ({"not_before": "yesterday"}, "Invalid RFC3339 encoded datetime - at `$.not_before`"),
         ({"not_before": "2026-01-01T00:00:00"}, "Expected `datetime` with a timezone component"),
-        (
-            {"not_after": "2026-02-30T00:00:00Z"},
-            "Invalid RFC3339 encoded datetime - at `$.not_after`",
-        ),
         ({"not_after": "9999-12-31T23:59:59-01:00"}, "key eve: not_before, not_after: must be in"),
         ({"not_before": "0001-01-01T00:00:00+01:00"}, "such as 2026-01-31T00:00:00Z"),
         ({"d": PUBLIC}, "key eve: d: this is the secret: remove it, and replace the key"),
@@ -88,9 +79,7 @@ def test_mistake_in_a_key_names_path_key_member_and_rule(
     "text, rule",
     [
         ("", "is not JSON: Expecting value"),
-        ('{"keys": 1}', "Expected `array`, got `int` - at `$.keys`"),
         ("{}", "Object missing required field `keys`"),
-        ('{"keys": [', "is not JSON: Expecting value"),
         ('{"keys": ["x"]}', "Expected `object`, got `str` - at `$.keys[0]`"),
         (f'{{"keys": [{entry()}, {entry()}]}}', "key nova: kid: another key has it, too"),
         (
@@ -109,7 +98,7 @@ def test_mistake_in_a_key_names_path_key_member_and_rule(
         ("#" * (MAX_SIZE + 1), f"cannot be read: it has more than {MAX_SIZE} bytes"),
     ],
     ids=[
-        *("empty", "number", "none", "json", "text", "name", "key"),
+        *("empty", "none", "text", "name", "key"),
         *("keys twice", "member twice", "deep", "large"),
     ],
 )
