@@ -16,7 +16,7 @@ from rtagent.cmd.base import List, Row, Rows, Text
 from rtagent.rpc.broker.definitions import definitions
 from rtagent.rpc.broker.permissions import Names
 from rtagent.rpc.notifier import GROUP, PRIORITY
-from rtagent.rpc.policies import default_rules
+from rtagent.rpc.policies import list_rules
 from rtagent.rpc.transport import get_notification_transport
 from rtagent.service.trust import effective_rules
 
@@ -82,7 +82,7 @@ def broker_names(conf: cfg.ConfigOpts) -> Names:
 
 
 def _sample() -> Iterator[str]:
-    for rule in default_rules():
+    for rule in list_rules():
         yield from (f"# {line}" for line in _meaning(rule))
         yield f'#"{rule.name}": "{rule.check_str}"'
         yield ""

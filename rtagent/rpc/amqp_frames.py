@@ -7,7 +7,7 @@ message ends the next connection, too. And a body may be as large as the broker 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from struct import error as StructError
 from struct import pack, unpack_from
 from typing import Any
@@ -58,8 +58,8 @@ def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[
         if kind == METHOD:
             payload = _with_readable_key(payload)
         elif kind == HEADER:
-            limit = _body_limit(connection.channels or {}, channel)
-            size = _body_size(payload)
+            limit = getattr((connection.channels or {}).get(channel), "body_limit", None)
+            (size,) = unpack_from(">Q", payload, 4)
             if limit is not None and size > limit:
                 dropped[channel] = size
                 payload = _header(payload, 0, OVERSIZED)
@@ -68,15 +68,6 @@ def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[
         return bool(handle((kind, channel, payload)))
 
     return on_frame
-
-
-def _body_limit(channels: Mapping[int, object], channel: int) -> int | None:
-    limit: int | None = getattr(channels.get(channel), "body_limit", None)
-    return limit
-
-
-def _body_size(header: bytes) -> int:
-    return int(unpack_from(">Q", header, 4)[0])
 
 
 def _decodable(header: bytes, any_encoding: bool) -> bool:

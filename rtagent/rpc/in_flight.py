@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from rtagent.errors import TooManyRequests
 from rtagent.ports import Clock
@@ -56,14 +55,15 @@ class InFlight:
 
 
 class CallLimit:
-    """The context in which each call of one method is served. Thread-safe."""
+    """Bounds the calls of one method that are served at once. Thread-safe."""
 
     def __init__(self, method: str, limit: int = SLOW_CALLS) -> None:
         self._method, self._limit = method, limit
         self._free = threading.BoundedSemaphore(limit)
 
-    def __enter__(self) -> None:
-        """Admit a call. :raises TooManyRequests: the limit is reached."""
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Admit a call for the length of a block. :raises TooManyRequests: the limit is reached."""
         if not self._free.acquire(blocking=False):
             raise TooManyRequests(
                 f"{self._limit} calls of {self._method} are being served, which is the limit:"
@@ -71,11 +71,7 @@ class CallLimit:
                 method=self._method,
                 limit=self._limit,
             )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._free.release()
+        try:
+            yield
+        finally:
+            self._free.release()

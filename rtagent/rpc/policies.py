@@ -17,9 +17,10 @@ from rtagent.rpc.trust.policy import rule_name
 PREFIXES = {topics.AGENT: "rtagent", topics.SCHEDULER: "rtagent_scheduler"}
 
 
+@functools.cache
 def list_rules() -> Sequence[policy.RuleDefault]:
-    """Return all rules, for the tools of oslo.policy (``oslo.policy.policies``)."""
-    return [*_roles(), *_methods()]
+    """Return all rules, also for the tools of oslo.policy (``oslo.policy.policies``)."""
+    return (*_roles(), *_methods())
 
 
 def get_enforcer() -> policy.Enforcer:
@@ -32,12 +33,6 @@ def get_enforcer() -> policy.Enforcer:
     made = policy.Enforcer(conf)
     made.register_defaults(list_rules())
     return made
-
-
-@functools.cache
-def default_rules() -> Sequence[policy.RuleDefault]:
-    """Return `list_rules`, made once."""
-    return tuple(list_rules())
 
 
 def _roles() -> Iterator[policy.RuleDefault]:

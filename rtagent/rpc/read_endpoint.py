@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from rtagent.claims import instance_claim
-from rtagent.errors import ClaimNotFound, InvalidRequest
+from rtagent.errors import InvalidRequest
 from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import move_claim
+from rtagent.lifecycle.transitions import live
 from rtagent.model.base import STORABLE, SomeItems, Uuid
 from rtagent.model.decision import Decision, Granted
 from rtagent.model.migration import MigrationFacts, SourceFacts
@@ -101,12 +102,8 @@ def test_claim(agent: ServedAgent, arguments: TestClaim) -> replies.Verdict:
 def get_claim(agent: ServedAgent, arguments: GetClaim) -> replies.OneClaim:
     """Return one live claim."""
     state = agent.tracker.snapshot()
-    claim = state.claims.get(arguments.claim_uuid)
-    if claim is None:
-        raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
-    return replies.OneClaim(
-        claim=agent.claim(claim), revision=state.revision, stale=agent.tracker.stale
-    )
+    claim = agent.claim(live(state, arguments.claim_uuid))
+    return replies.OneClaim(claim=claim, revision=state.revision, stale=agent.tracker.stale)
 
 
 @rpc_method(READER)

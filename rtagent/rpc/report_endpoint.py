@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rtagent.errors import InvalidRequest
 from rtagent.rpc.method import rpc_method
 from rtagent.rpc.roles import AGENT
-from rtagent.rpc.served_scheduler import ReportReceiver, ServedScheduler
+from rtagent.rpc.served_scheduler import ServedScheduler
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
     InstanceMessage,
@@ -54,7 +54,7 @@ def reported(arguments: Any) -> Reported | None:
 @rpc_method(AGENT, cast=True)
 def update_host_state(served: ServedScheduler, arguments: UpdateHostState) -> None:
     """Report the state of a host."""
-    with _named(served.hosts, STATE, arguments):
+    with _named(served, STATE, arguments):
         report = report_from(arguments.report)
     served.hosts.update_host_state(report)
 
@@ -62,36 +62,36 @@ def update_host_state(served: ServedScheduler, arguments: UpdateHostState) -> No
 @rpc_method(AGENT, cast=True)
 def update_instance_info(served: ServedScheduler, arguments: UpdateInstanceInfo) -> None:
     """Report new and changed instances of a host."""
-    _change(served.hosts, "update_instance_info", arguments, arguments.instances)
+    _change(served, "update_instance_info", arguments, arguments.instances)
 
 
 @rpc_method(AGENT, cast=True)
 def delete_instance_info(served: ServedScheduler, arguments: DeleteInstanceInfo) -> None:
     """Report that an instance is no longer on a host."""
-    _change(served.hosts, "delete_instance_info", arguments, None)
+    _change(served, "delete_instance_info", arguments, None)
 
 
 @rpc_method(AGENT, cast=True)
 def sync_instance_info(served: ServedScheduler, arguments: SyncInstanceInfo) -> None:
     """Report the digest of all instances of a host, or the instances themselves."""
-    _change(served.hosts, "sync_instance_info", arguments, arguments.instances)
+    _change(served, "sync_instance_info", arguments, arguments.instances)
 
 
 def _change(
-    hosts: ReportReceiver, method: str, message: InstanceMessage, packed: str | None
+    served: ServedScheduler, method: str, message: InstanceMessage, packed: str | None
 ) -> None:
-    with _named(hosts, INSTANCES, message):
+    with _named(served, INSTANCES, message):
         instances = None if packed is None else instances_from(method, packed)
-    hosts.change_instances(message, instances)
+    served.hosts.change_instances(message, instances)
 
 
 @contextmanager
-def _named(hosts: ReportReceiver, kind: str, arguments: Any) -> Iterator[None]:
+def _named(served: ServedScheduler, kind: str, arguments: Any) -> Iterator[None]:
     """Set the node aside if its message cannot be used. Its agent hears nothing of that."""
     try:
         yield
     except InvalidRequest as error:
         sender = reported(arguments)
         if sender is not None and sender.node_uuid and isinstance(sender.host, str):
-            hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
+            served.hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
         raise

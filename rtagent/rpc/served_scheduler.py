@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Concatenate, ParamSpec, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol
 
-from rtagent.capacity.advice import Advice
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
-from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.model.node import Aggregate
-from rtagent.model.server import RequestSpec, Selections
+from rtagent.model.server import RequestSpec
 from rtagent.ports import Service
-from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.fleet_counts import FleetFlavor
-from rtagent.scheduler.report_documents import InstanceMessage
+
+if TYPE_CHECKING:  # a command that reads the methods' declarations selects nothing
+    from rtagent.scheduler.host_manager import HostManager
+    from rtagent.scheduler.select import Scheduler
 
 P = ParamSpec("P")
 
@@ -33,50 +33,6 @@ class SchedulerPong(Value, frozen=True, kw_only=True):
     hosts: int
     complete: bool
     time: str
-
-
-class HostSelector(Protocol):
-    """What selects hosts, see `rtagent.scheduler.select.Scheduler`."""
-
-    def select_destinations(
-        self,
-        spec: RequestSpec,
-        instance_uuids: Sequence[str],
-        alternates: bool = False,
-        claim: bool = True,
-    ) -> tuple[Selections, ...]:
-        """Select a host for each instance."""
-        ...
-
-    def explain(self, spec: RequestSpec, instance_uuid: str = ...) -> Explanation:
-        """Return the results of all filters and weighers for each host."""
-        ...
-
-    def advise(self, spec: RequestSpec, count: int) -> Advice:
-        """Return what makes room for so many instances of a request."""
-        ...
-
-    def forget_claim(self, operation_id: str) -> bool:
-        """Forget an assumed claim. Return whether it was known."""
-        ...
-
-
-class ReportReceiver(Protocol):
-    """What receives reports, see `rtagent.scheduler.host_manager.HostManager`."""
-
-    def update_host_state(self, report: HostReport) -> None:
-        """Take the state of a host."""
-        ...
-
-    def change_instances(
-        self, message: InstanceMessage, instances: Sequence[InstanceInfo] | None
-    ) -> None:
-        """Take new and changed instances, the end of one, or all. :param instances: unpacked."""
-        ...
-
-    def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
-        """Select a node no more, because a message of this kind cannot be used."""
-        ...
 
 
 class AggregateStore(Protocol):
@@ -129,10 +85,10 @@ class ServedScheduler(Value, frozen=True, kw_only=True):
         assumed, and that is to be forgotten.
     """
 
-    scheduler: HostSelector
+    scheduler: Scheduler
     count_room: Callable[[RequestSpec, str | None], FleetFlavor]
     spec_of: Callable[[str], RequestSpec]
-    hosts: ReportReceiver
+    hosts: HostManager
     aggregates: AggregateStore
     services: Services
     pong: Callable[[], SchedulerPong]

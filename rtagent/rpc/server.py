@@ -21,7 +21,6 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.envelope import REASONS, RefusedMessage
 from rtagent.rpc.in_flight import THREADS, InFlight
 from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
-from rtagent.rpc.serving import is_served
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import SignedReplies
@@ -43,7 +42,7 @@ class OnlyMethods(oslo_messaging.RPCAccessPolicyBase):
     """Allows the methods that an endpoint serves, and no other attribute of it."""
 
     def is_allowed(self, endpoint: object, method: str) -> bool:
-        return is_served(endpoint, method)
+        return hasattr(getattr(endpoint, method, None), "rpc_method")
 
 
 class Dispatcher(oslo_messaging.RPCDispatcher):

@@ -59,7 +59,7 @@ class Endpoint:
         """The function of a method, which returns JSON primitives without tuples, so that all
         transports deliver the same."""
 
-        limit = CallLimit(method.name, method.at_once) if method.slow else nullcontext()
+        slow = CallLimit(method.name, method.at_once) if method.slow else None
         has_call = method.takes_operation_id
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
@@ -73,7 +73,7 @@ class Endpoint:
                     self._check(checked)
                 self._check_caller(caller, method.name, arguments)
                 calls = _calls(method, has_call, arguments, document, caller, context)
-                with limit:
+                with nullcontext() if slow is None else slow.call():
                     return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
         expected = oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
@@ -98,11 +98,6 @@ class Endpoint:
         finally:
             self._reporter.timed("rpc", method.name, self._clock.monotonic() - started)
             self._reporter.counted("rpc", outcome)
-
-
-def is_served(endpoint: object, name: str) -> bool:
-    """Whether an endpoint has a method of this name, and not just another attribute."""
-    return hasattr(getattr(endpoint, name, None), "rpc_method")
 
 
 def _calls(

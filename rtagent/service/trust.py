@@ -9,7 +9,7 @@ from rtagent.conf.rpc import GROUP
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.methods import TABLES
-from rtagent.rpc.policies import PREFIXES, default_rules
+from rtagent.rpc.policies import PREFIXES, list_rules
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.keys import read_ring
@@ -56,7 +56,7 @@ class CallerAccess:
         reporter: Reporter,
     ) -> None:
         """:param topic: of the daemon's API. :raises ConfigError: a file is wrong."""
-        self._policy = AccessPolicy(conf, default_rules(), PREFIXES[topic], clock, reporter)
+        self._policy = AccessPolicy(conf, list_rules(), PREFIXES[topic], clock, reporter)
         self.authentication = Authentication(
             topic,
             settings.current.default.host,
@@ -76,4 +76,4 @@ class CallerAccess:
 
 def effective_rules(conf: cfg.ConfigOpts) -> PolicyRules:
     """Return the policy of both daemons, which may share its files. :raises ConfigError:"""
-    return read_rules(conf, default_rules())
+    return read_rules(conf, list_rules())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -80,31 +80,16 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._lock = threading.Lock()
-        self._timings: dict[str, Histogram] = {}
-        self._counts: dict[str, Counter] = {}
-        # By name and label. The library's own lookup takes a lock at each call.
-        self._timers: dict[tuple[str, str], Histogram] = {}
-        self._counters: dict[tuple[str, str], Counter] = {}
-        # Without a value yet, so that dashboards and alerts find every name from the start on.
-        for name in TIMINGS:
-            self._timings[name] = self._histogram(name)
-        for name in COUNTS:
-            self._counts[name] = self._counter(name)
+        self._timings = _Labelled(self._histogram, TIMINGS)
+        self._counts = _Labelled(self._counter, COUNTS)
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
         """Observe a duration in the histogram ``rtagent_<name>_seconds``."""
-        timer = self._timers.get((name, purpose))
-        if timer is None:
-            timer = self._labelled(self._timings, self._timers, name, purpose, self._histogram)
-        timer.observe(seconds)
+        self._timings.get(name, purpose).observe(seconds)
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
         """Add to the counter ``rtagent_<name>_total``."""
-        counter = self._counters.get((name, label))
-        if counter is None:
-            counter = self._labelled(self._counts, self._counters, name, label, self._counter)
-        counter.inc(number)
+        self._counts.get(name, label).inc(number)
 
     def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
         """Register the gauge ``rtagent_<name>``, whose value is read at each scrape.
@@ -137,25 +122,6 @@ class Metrics:
         shown = {label: printable(value, MAX_LABEL) for label, value in labels.items()}
         Info(f"rtagent_{name}", what, registry=self.registry).info(shown)
 
-    def _labelled(
-        self,
-        families: dict[str, _Family],
-        known: dict[tuple[str, str], _Family],
-        name: str,
-        label: str,
-        make: Callable[[str], _Family],
-    ) -> _Family:
-        """Return the metric with this label, or that of `OTHER` if there are too many."""
-        text = printable(label, MAX_LABEL)
-        with self._lock:
-            if name not in families:
-                families[name] = make(name)
-            if (name, text) not in known:
-                if sum(each == name for each, _ in known) >= MAX_LABELS:
-                    text = OTHER
-                known[name, text] = families[name].labels(text)
-            return known[name, text]
-
     def _histogram(self, name: str) -> Histogram:
         label, what = TIMINGS.get(name, ("purpose", name))
         return Histogram(
@@ -165,6 +131,32 @@ class Metrics:
     def _counter(self, name: str) -> Counter:
         label, what = COUNTS.get(name, ("label", name))
         return Counter(f"rtagent_{name}", what, (label,), registry=self.registry)
+
+
+class _Labelled(Generic[_Family]):
+    """Metrics of one type, by name and label. Thread-safe."""
+
+    def __init__(self, make: Callable[[str], _Family], names: Iterable[str]) -> None:
+        """:param names: of metrics without a value yet, so that dashboards and alerts find them."""
+        self._make: Callable[[str], _Family] = make
+        self._families: dict[str, _Family] = {name: make(name) for name in names}
+        self._lock = threading.Lock()
+        # The library's own lookup takes a lock at each call.
+        self._known: dict[tuple[str, str], _Family] = {}
+
+    def get(self, name: str, label: str) -> _Family:
+        """Return the metric with this label, or that of `OTHER` if there are too many."""
+        if (found := self._known.get((name, label))) is not None:
+            return found
+        text = printable(label, MAX_LABEL)
+        with self._lock:
+            if name not in self._families:
+                self._families[name] = self._make(name)
+            if (name, text) not in self._known:
+                if sum(each == name for each, _ in self._known) >= MAX_LABELS:
+                    text = OTHER
+                self._known[name, text] = self._families[name].labels(text)
+            return self._known[name, text]
 
 
 class _Values(Collector):

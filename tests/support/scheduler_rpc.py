@@ -6,7 +6,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 
 # isort: split
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import oslo_messaging
 from msgspec.structs import replace
@@ -196,10 +196,10 @@ class SchedulerRpc:
         self.hosts, self.selecting, self.aggregates = Hosts(), Selecting(), MemoryAggregates()
         self.telemetry = Telemetry(clock)
         served = ServedScheduler(
-            scheduler=self.selecting,
+            scheduler=cast(Any, self.selecting),
             count_room=self.selecting.count_room,
             spec_of=self.selecting.spec_of,
-            hosts=self.hosts,
+            hosts=cast(Any, self.hosts),
             aggregates=self.aggregates,
             services=MemoryServices(),
             pong=self._pong,

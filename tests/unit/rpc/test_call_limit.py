@@ -18,14 +18,14 @@ PATIENCE = 60.0
 def test_calls_up_to_the_limit_are_admitted_and_the_next_one_is_refused():
     limit = CallLimit("sync_placement", 2)
     with contextlib.ExitStack() as calls:
-        calls.enter_context(limit)
-        calls.enter_context(limit)
-        with pytest.raises(TooManyRequests) as refused, limit:
+        calls.enter_context(limit.call())
+        calls.enter_context(limit.call())
+        with pytest.raises(TooManyRequests) as refused, limit.call():
             pytest.fail("a third call was admitted")
     assert refused.value.kwargs["method"] == "sync_placement"
     assert refused.value.kwargs["limit"] == 2
     assert refused.value.retriable and refused.value.expected
-    with limit:
+    with limit.call():
         pass  # the calls have ended
 
 

@@ -14,7 +14,7 @@ from rtagent.conf.rpc import ROLES
 from rtagent.errors import ConfigError
 from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.methods import TABLES
-from rtagent.rpc.policies import PREFIXES, default_rules
+from rtagent.rpc.policies import PREFIXES, list_rules
 from rtagent.rpc.roles import ENOUGH
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.access import Caller
@@ -45,12 +45,12 @@ class Site:
 
     def policy(self, topic: str = AGENT) -> AccessPolicy:
         reporter = Telemetry(self.clock)
-        return AccessPolicy(self.conf, default_rules(), PREFIXES[topic], self.clock, reporter)
+        return AccessPolicy(self.conf, list_rules(), PREFIXES[topic], self.clock, reporter)
 
     def rule(self) -> str:
         """Why the file is refused."""
         with pytest.raises(ConfigError) as wrong:
-            read_rules(self.conf, default_rules())
+            read_rules(self.conf, list_rules())
         assert wrong.value.kwargs["option"] == "policy_file"
         assert str(self.file) in wrong.value.kwargs["value"]
         return str(wrong.value.kwargs["rule"])
@@ -153,5 +153,5 @@ def test_file_that_every_user_may_write_is_refused(site: Site):
 
 def test_rules_that_nothing_uses_are_named(site: Site):
     site.write('"team": "name:x"\n"rtagent:relase_claim": "rule:team"\n"operator": "!"')
-    (doubt,) = read_rules(site.conf, default_rules()).doubts
+    (doubt,) = read_rules(site.conf, list_rules()).doubts
     assert "rtagent:relase_claim is not the name of a rule" in doubt
