@@ -1,9 +1,11 @@
-"""States and availability of devices, derived from device allocations."""
+"""States, availability and pools of devices, derived from device allocations."""
+
+import json
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.device import VDPA, PciDevices
+from rtagent.model.device import VDPA, PciDevices, Tags
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_users import (
     ALLOCATED,
@@ -12,13 +14,16 @@ from rtagent.pci.device_users import (
     REMOVED,
     UNAVAILABLE,
     UNCLAIMABLE,
+    with_related,
 )
 from tests.support.pci_hosts import (
     GPU_0,
     GPU_1,
     PF_0,
+    PF_1,
     gpu,
     nic,
+    pools_of,
     record,
     two_gpus_and_a_nic,
     used_by,
@@ -67,16 +72,6 @@ def test_vdpa_device_counts_as_virtual_function():
     assert states(devices, used_by("a", PF_0))[first.address] == UNAVAILABLE
 
 
-def test_devices_of_an_iommu_group_are_available_to_one_owner_only():
-    devices = record([gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=7)])
-    host = allocations_on(devices, used_by("a", GPU_0))
-    assert host.unavailability(GPU_1, "a") is None
-    found = host.unavailability(GPU_1, "b")
-    assert found.state == UNAVAILABLE
-    assert found.reason == f"{GPU_0} of its IOMMU group 7 is held by a"
-    assert host.state(GPU_1).state == UNAVAILABLE
-
-
 def test_order_of_allocations_does_not_change_the_reason():
     building, running = used_by("a", vf(0), allocated=False), used_by("b", vf(1))
     devices = record([gpu(GPU_0, iommu_group=7), *nic(vfs=2)])
@@ -91,15 +86,6 @@ def test_order_of_allocations_does_not_change_the_reason():
             UNAVAILABLE,
             f"{GPU_1} of its IOMMU group 7 is held by b",
         )
-
-
-def test_quarantined_device_shows_its_reason():
-    devices = two_gpus_and_a_nic()
-    devices[GPU_0] = replace(devices[GPU_0], quarantine="it overheats")
-    state = allocations_on(devices, []).state(GPU_0)
-    assert (state.state, state.reason, state.owner_id) == (UNAVAILABLE, "it overheats", None)
-    # Its user keeps it.
-    assert allocations_on(devices, used_by("a", GPU_0)).state(GPU_0).state == ALLOCATED
 
 
 @pytest.mark.parametrize(
@@ -118,8 +104,57 @@ def test_absent_device_keeps_its_user_with_a_reason_and_is_otherwise_removed(cha
     assert (free.state, free.owner_id, free.reason) == (REMOVED, None, reason)
 
 
-def test_unrecorded_physical_function_in_use_makes_its_virtual_functions_unavailable():
-    pf, *functions = nic(vfs=2)
-    recorded = record(functions)
-    foreign = used_by("foreign", pf.address)
-    assert states(recorded, foreign) == {vf(0): UNAVAILABLE, vf(1): UNAVAILABLE}
+def test_related_devices_are_functions_and_members_of_the_iommu_group():
+    groups = [gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=7)]
+    devices = PciDevices(record([*groups, *nic(PF_0, vfs=2), *nic(PF_1, vfs=1)]))
+    assert with_related(devices, [GPU_0]) == {GPU_0, GPU_1}
+    assert with_related(devices, [PF_0]) == {PF_0, vf(0), vf(1)}
+    assert with_related(devices, [vf(0)]) == {PF_0, vf(0)}
+
+
+# --- pools of available devices ---
+
+
+def test_interchangeable_devices_are_counted_in_one_pool():
+    found = pools_of(two_gpus_and_a_nic(vfs=4))
+    assert [(pool.product_id, pool.numa_node, pool.count) for pool in found] == [
+        ("13f1", 0, 1),
+        ("1583", 0, 1),
+        ("154c", 0, 4),
+        ("13f1", 1, 1),
+    ]
+    assert found[2].addresses == tuple(vf(n) for n in range(4))
+
+
+def test_as_dict_has_the_layout_of_novas_pools():
+    tags = Tags(
+        physical_network=None,
+        trusted=True,
+        managed=False,
+        live_migratable=True,
+        one_time_use=True,
+        resource_class="CUSTOM_A",
+        traits=frozenset({"CUSTOM_B", "CUSTOM_C"}),
+    )
+    (pool,) = pools_of(record([gpu()], tags))
+    shown = pool.as_dict()
+    assert shown == {
+        "vendor_id": "10de",
+        "product_id": "13f1",
+        "numa_node": 0,
+        "count": 1,
+        "tags": {
+            "dev_type": "type-PCI",
+            "physical_network": None,
+            "trusted": "yes",
+            "remote_managed": "false",
+            "managed": "no",
+            "live_migratable": "yes",
+            "one_time_use": "yes",
+            "resource_class": "CUSTOM_A",
+            "traits": "CUSTOM_B,CUSTOM_C",
+        },
+    }
+    assert json.loads(json.dumps(shown)) == shown
+    (plain,) = pools_of(record([gpu()]))
+    assert plain.as_dict()["tags"] == {"dev_type": "type-PCI", "remote_managed": "false"}

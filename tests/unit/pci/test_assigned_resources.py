@@ -4,10 +4,10 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from rtagent.model.assignment import AssignedResource, ResourceInventory
+from rtagent.model.assignment import ResourceInventory
 from rtagent.model.claim import RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.pci.assigned_resources import missing, resource_choices, resources_of
+from rtagent.pci.assigned_resources import resource_choices, resources_of
 from rtagent.pci.resource_groups import ResourceGroup
 from tests.support.audits import domain
 from tests.support.hosts import host, uid, with_claims
@@ -16,15 +16,12 @@ from tests.support.interpreter import function_calls
 A = ResourceInventory(provider="a", resource_class="VGPU", identifiers=("a0", "a1", "a2"))
 B = ResourceInventory(provider="b", resource_class="VGPU", identifiers=("b0", "b1"))
 P = ResourceInventory(provider="", resource_class="CUSTOM_PMEM", identifiers=("ns0",))
+GOLD = ResourceInventory(provider="a", resource_class="CUSTOM_GOLD", identifiers=("g0",))
 
 
-def fit(requests, users=None, owner="me", inventories=(A, B, P), **other):
-    return next(choices(requests, users, owner, inventories, **other))
-
-
-def choices(requests, users=None, owner="me", inventories=(A, B, P), **other):
+def choices(requests, users=None, owner="me", **other):
     return resource_choices(
-        inventories,
+        (A, B, P, GOLD),
         users or {},
         owner,
         requests,
@@ -34,24 +31,12 @@ def choices(requests, users=None, owner="me", inventories=(A, B, P), **other):
     )
 
 
-def fitted(requests, users=None, owner="me", **other):
-    result = fit(requests, users, owner, **other)
-    return [resource.identifier for resource in result.resources]
+def fit(requests, users=None, owner="me", **other):
+    return next(choices(requests, users, owner, **other))
 
 
-@pytest.mark.parametrize(
-    ("requests", "users", "expected"),
-    [
-        ({}, {}, []),
-        ({"VGPU": 1}, {}, ["b0"]),
-        ({"VGPU": 3}, {}, ["a0", "a1", "a2"]),
-        ({"VGPU": 2}, {"b0": "x"}, ["a0", "a1"]),
-        ({"VGPU": 1, "CUSTOM_PMEM": 1}, {"b0": "x"}, ["ns0", "b1"]),
-        ({"VGPU": ("a2", "b1")}, {}, ["a2", "b1"]),
-    ],
-)
-def test_fit_returns_all_requested_resources(requests, users, expected):
-    assert fitted(requests, users) == expected
+def fitted(requests, users=None, **other):
+    return [resource.identifier for resource in fit(requests, users, **other).resources]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +66,7 @@ def test_reusable_resources_are_shared_with_their_owner_only():
     users = {"a0": "me", "a1": "me", "a2": "me"}
     reusable = frozenset(users)
     assert fitted({"VGPU": 3}, users, reusable=reusable) == ["a0", "a1", "a2"]
-    other = fit({"VGPU": 3}, users, "another", [A], reusable=reusable)
+    other = fit({"VGPU": 3}, users, "another", reusable=reusable)
     assert hasattr(other, "reasons")
 
 
@@ -100,14 +85,6 @@ def test_resources_name_their_provider_and_their_parent_device():
         ("provider of the host", None),
         ("provider of b", "b"),
     ]
-
-
-def test_assigned_resources_in_no_inventory_are_missing():
-    assigned = [
-        AssignedResource(parent_addr="a", resource_class="VGPU", identifier=name)
-        for name in ("a0", "a9")
-    ]
-    assert [resource.identifier for resource in missing([A, B], assigned)] == ["a9"]
 
 
 def test_claim_of_a_domain_that_is_here_does_not_read_the_other_domains():
@@ -140,8 +117,6 @@ def test_resources_of_an_owner_are_those_of_its_claims_and_those_that_only_its_d
 
 # -- numbered groups ------------------------------------------------------------------------------
 
-GOLD = ResourceInventory(provider="a", resource_class="CUSTOM_GOLD", identifiers=("g0",))
-
 
 def groups(*quantities, isolated=True):
     return [ResourceGroup(quantities=each, isolated=isolated) for each in quantities]
@@ -164,7 +139,7 @@ def groups(*quantities, isolated=True):
     ],
 )  # fmt: skip
 def test_each_numbered_group_comes_from_one_provider(requests, numbered, expected):
-    found = fitted(requests, inventories=(A, B, P, GOLD), numbered=numbered)
+    found = fitted(requests, numbered=numbered)
     assert sorted(found) == sorted(expected)
 
 

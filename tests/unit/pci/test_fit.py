@@ -7,18 +7,15 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.model.decision import ReasonCode
-from rtagent.model.device import SRIOV_PF, VDPA, Device, PciDevice, PciDevices, Tags
+from rtagent.model.device import SRIOV_PF, VDPA, Tags
 from rtagent.model.policy import NumaPolicy
-from rtagent.model.request import Flavor
 from rtagent.model.usage import NUMA_NOTHING
-from rtagent.numa.fit import Fitted, fit
+from rtagent.numa.fit import fit
 from rtagent.numa.host_cells import CellLimits, HostCells
 from rtagent.numa.requirements import numa_requirements
-from rtagent.numa.search import RequestedDevices
-from rtagent.pci.allocations import DeviceAllocations
-from rtagent.pci.fit import DeviceFit, addresses_by_purpose
+from rtagent.pci.fit import addresses_by_purpose
+from rtagent.pci.matching import match
 from rtagent.pci.requests import device_requests
-from rtagent.pci.specs import parse_aliases
 from tests.support.numa_hosts import cell, topology
 from tests.support.pci_hosts import (
     ALIASES,
@@ -85,12 +82,6 @@ def test_refusal_has_every_reason(aliases, allocations, expected):
     assert reasons(device_fit(HOST, requests_for(aliases), allocations).fit()) == expected
 
 
-def test_request_that_no_device_of_the_host_meets_is_not_offered():
-    result = device_fit(record([gpu()]), requests_for("vf:1")).fit()
-    assert [reason.code for reason in result.reasons] == [ReasonCode.NOT_OFFERED]
-    assert "which this host does not offer" in str(result)
-
-
 def test_physical_functions_and_vdpa_devices_are_assigned_only_by_type():
     pf, first, second = nic(vfs=2)
     devices = record([pf, replace(first, dev_type=VDPA), second], Tags(physical_network="net"))
@@ -99,25 +90,6 @@ def test_physical_functions_and_vdpa_devices_are_assigned_only_by_type():
     for dev_type, expected in ((VDPA, first.address), (SRIOV_PF, PF_0)):
         typed = port_requests(port(physical_network="NET", dev_type=dev_type))
         assert addresses(device_fit(devices, typed).fit()) == [expected]
-
-
-def test_any_alternative_of_an_alias_is_accepted():
-    other = Device(address="0000:09:00.0", vendor_id="10de", product_id="1eb8")
-    either = parse_aliases(
-        [
-            '{"name": "any", "vendor_id": "10de", "product_id": "13f1"}',
-            '{"name": "any", "vendor_id": "10de", "product_id": "1eb8"}',
-        ]
-    )
-    requests = device_requests(flavor("any:2"), (), either, None)
-    assert addresses(device_fit(record([gpu(), other]), requests).fit()) == [GPU_0, other.address]
-
-
-def test_devices_with_fewer_tags_are_preferred():
-    untagged = PciDevice(device=gpu(GPU_1))
-    tagged = PciDevice(device=gpu(GPU_0), tags=Tags(live_migratable=True))
-    devices = {GPU_0: tagged, GPU_1: untagged}
-    assert addresses(device_fit(devices, requests_for("gpu:1")).fit()) == [GPU_1]
 
 
 def test_virtual_functions_of_a_card_that_is_in_use_are_preferred():
@@ -163,38 +135,6 @@ def test_cells_with_suitable_devices_are_tried_first_and_last_without_requests()
     assert without_requests.refusal((0,)) == ()
 
 
-# --- devices that the owner already uses ---
-
-
-def test_owner_of_one_gpu_can_grow_to_two_on_a_host_with_two():
-    requests = requests_for("gpu:2")
-    allocations = used_by("me", GPU_1)
-    assert hasattr(device_fit(HOST, requests, allocations).fit(), "reasons")
-    result = device_fit(HOST, requests, allocations, reusable={GPU_1: "gpu"}).fit()
-    assert addresses(result) == [GPU_0, GPU_1]
-    assert hasattr(device_fit(HOST, requests, allocations, "another").fit(), "reasons")
-
-
-def test_unchanged_request_keeps_its_devices():
-    reusable = {GPU_1: "gpu", vf(1): "vf", vf(3): "vf"}
-    allocations = used_by("me", *reusable)
-    fit = device_fit(HOST, requests_for("gpu:1,vf:2"), allocations, reusable=reusable)
-    assert addresses(fit.fit()) == [GPU_1, vf(1), vf(3)]
-
-
-def test_devices_of_the_owners_other_requests_precede_free_ones():
-    allocations, reusable = used_by("me", GPU_1), {GPU_1: "other"}
-    fit = device_fit(HOST, requests_for("gpu:1"), allocations, reusable=reusable)
-    assert addresses(fit.fit()) == [GPU_1]
-
-
-def test_absent_device_is_not_reused():
-    devices = {**HOST, GPU_1: replace(HOST[GPU_1], listed=False)}
-    allocations, reusable = used_by("me", GPU_1), {GPU_1: "gpu"}
-    fit = device_fit(devices, requests_for("gpu:1"), allocations, reusable=reusable)
-    assert addresses(fit.fit()) == [GPU_0]
-
-
 def test_addresses_are_grouped_by_purpose():
     before = device_fit(HOST, requests_for("gpu:1,vf:1")).fit()
     allocations, reusable = used_by("me", GPU_0), {GPU_0: "gpu"}
@@ -218,44 +158,100 @@ def test_assigned_device_has_vendor_product_and_managed():
     assert not device.managed
 
 
-THREE = topology(cell(0), cell(1), cell(2, socket=1))
+# --- guests with cells ---
+
+#: By cell: two cells share a socket, and the sockets of the last are unknown.
+SOCKETS = {0: frozenset({0}), 1: frozenset({1}), 2: frozenset({1}), 3: frozenset()}
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "cells", "expected"),
+    [
+        ("required", 0, {0}, True),
+        ("required", 1, {0, 1}, True),
+        ("required", 1, {0}, False),
+        ("required", None, {0}, False),
+        ("legacy", 1, {0}, False),
+        ("legacy", None, {0}, True),
+        ("preferred", 1, {0}, True),
+        ("preferred", None, {0}, True),
+        ("socket", 1, {1}, True),
+        ("socket", 1, {2}, True),
+        ("socket", 1, {0}, False),
+        ("socket", None, {0}, False),
+        ("socket", 3, {3}, True),
+        ("socket", 3, {0}, False),
+    ],
+)
+def test_numa_policy_accepts_device(policy, node, cells, expected):
+    requests = requests_for("gpu:1", policy)
+    fit = device_fit(record([gpu(numa_node=node)]), requests, sockets=SOCKETS)
+    assert hasattr(fit.fit(frozenset(cells)), "devices") is expected
+    assert fit.possible(frozenset(cells)) is expected
+    assert bool(fit.refusal(tuple(cells))) is not expected
+    # Every policy accepts every device for a guest without a NUMA topology.
+    assert hasattr(fit.fit(), "devices")
+    assert fit.possible(frozenset())
+    assert fit.refusal(()) == ()
+
+
+def test_near_devices_are_preferred():
+    devices = record([gpu("0000:01:00.0", 1), gpu("0000:02:00.0", None), gpu("0000:03:00.0", 0)])
+    one = device_fit(devices, requests_for("gpu:1", "preferred")).fit(frozenset({0}))
+    assert addresses(one) == ["0000:03:00.0"]
+    two = device_fit(devices, requests_for("gpu:2", "preferred")).fit(frozenset({0}))
+    assert addresses(two) == ["0000:02:00.0", "0000:03:00.0"]
+
+
+def test_last_device_is_of_the_first_pool():
+    """The pools keep their order, and virtual functions of several cards are one pool."""
+    cards = [*nic("0000:20:00.0", 2, numa_node=0), *nic("0000:21:00.0", 2, numa_node=0)]
+    functions = [replace(each, parent_ifname=None) for each in cards if each.parent_addr]
+    far = [each for each in nic("0000:a0:00.0", 2, numa_node=1) if each.parent_addr]
+    devices = record([*functions, *far])
+    fit = device_fit(devices, requests_for("vf:3"), order="last").fit()
+    assert addresses(fit) == [vf(1), vf(0, "0000:21:00.0"), vf(1, "0000:21:00.0")]
+
+
+CELLS = topology(cell(0), cell(1))
 GPUS = record([gpu(GPU_0, 0), gpu(GPU_1, 1)])
 
 
-def fit_guest(aliases, allocations=(), policy="required", **extra_specs):
-    specs = flavor(aliases, **{"hw:numa_nodes": "1", **extra_specs}).extra_specs
-    guest = Flavor(vcpus=2, memory_mb=64, extra_specs=specs)
-    devices: RequestedDevices = DeviceFit(
-        device_requests(guest, (), ALIASES, policy),
-        DeviceAllocations(PciDevices(GPUS), allocations),
-        "me",
-        where="cn1",
-        sockets={each.id: each.sockets for each in THREE.cells},
-    )
-    host = HostCells(
-        name="cn1",
-        topology=THREE,
-        usage=NUMA_NOTHING,
-        policy=NumaPolicy(cpu_dedicated_set=THREE.cpus),
-    )
-    required = numa_requirements(guest.vcpus, guest.memory_mb, guest.extra_specs, {})
-    return fit(required, host, CellLimits(), devices), devices
-
-
-def cells(result):
-    assert isinstance(result, Fitted), result
-    return [each.id for each in result.assignment.cells]
-
-
-def test_guest_without_devices_avoids_cells_with_devices():
-    result, _ = fit_guest("", **{"hw:cpu_policy": "dedicated"})
-    assert cells(result) == [2]
+def fit_guest(guest_cells):
+    specs = {"hw:numa_nodes": str(guest_cells), "hw:cpu_policy": "dedicated"}
+    policy = NumaPolicy(cpu_dedicated_set=CELLS.cpus)
+    host = HostCells(name="cn1", topology=CELLS, usage=NUMA_NOTHING, policy=policy)
+    required = numa_requirements(2, 64, specs, {})
+    return fit(required, host, CellLimits(), device_fit(GPUS, requests_for("gpu:2", "required")))
 
 
 def test_devices_on_two_cells_need_a_guest_on_both():
-    one, _ = fit_guest("gpu:2", **{"hw:cpu_policy": "dedicated"})
-    assert [str(reason) for reason in one.reasons] == [
+    assert [str(reason) for reason in fit_guest(1).reasons] == [
         "PCI gpu: 2 devices requested at cn1 cells 0, 1 available"
     ]
-    two, _ = fit_guest("gpu:2", **{"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"})
-    assert sorted(cells(two)) == [0, 1]
+    assert {each.id for each in fit_guest(2).assignment.cells} == {0, 1}
+
+
+# --- matching ---
+
+
+@pytest.mark.parametrize(
+    ("needs", "eligible", "expected"),
+    [
+        ([1], [{"a": 0, "b": 0}], [["a"]]),
+        ([2], [{"a": 0, "b": 0}], [["a", "b"]]),
+        ([3], [{"a": 0, "b": 0}], [["a", "b"]]),
+        ([0], [{"a": 0}], [[]]),
+        ([1], [{"a": 1, "b": 0}], [["b"]]),
+        # A request gives up a device if it can take another.
+        ([1, 1], [{"a": 0, "b": 0}, {"a": 0}], [["b"], ["a"]]),
+        ([1, 1, 1], [{"a": 0, "b": 0}, {"b": 0, "c": 0}, {"a": 0}], [["b"], ["c"], ["a"]]),
+        ([2, 1], [{"a": 0, "b": 0, "c": 0}, {"a": 0, "b": 0}], [["b", "c"], ["a"]]),
+        # As many requests as possible get devices of their best rank.
+        ([1, 1], [{"a": 0, "b": 0}, {"a": 0, "c": 2}], [["b"], ["a"]]),
+        # A better rank for one request never leaves another without a device.
+        ([1, 1], [{"a": 0, "b": 2}, {"a": 2}], [["b"], ["a"]]),
+    ],
+)
+def test_match_serves_as_many_as_possible_and_the_best_ranks_first(needs, eligible, expected):
+    assert [sorted(each) for each in match(needs, eligible)] == expected

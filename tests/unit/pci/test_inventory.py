@@ -4,7 +4,7 @@ import json
 
 from msgspec.structs import replace
 
-from rtagent.model.device import SRIOV_PF, STANDARD, Device
+from rtagent.model.device import SRIOV_PF, STANDARD
 from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import (
@@ -12,7 +12,6 @@ from tests.support.pci_hosts import (
     GPU_1,
     GPU_IDS,
     PF_0,
-    SPECS,
     changed,
     gpu,
     nic,
@@ -23,24 +22,6 @@ from tests.support.pci_hosts import (
 
 TWO = [gpu(GPU_0), gpu(GPU_1)]
 ONE_TIME_USE = parse_specs([json.dumps({**GPU_IDS, "one_time_use": "yes"})])
-
-
-def test_devices_that_a_specification_matches_are_recorded():
-    other = Device(address="0000:01:00.0", vendor_id="1234", product_id="1111")
-    assert refreshed({}, [*TWO, other]).keys() == {GPU_0, GPU_1}
-
-
-def test_unchanged_devices_make_no_changes():
-    known = refreshed({}, TWO)
-    again = refresh(known, TWO, SPECS, [GPU_0])
-    assert (again.puts, again.removals) == ((), ())
-
-
-def test_new_devices_are_added_and_absent_ones_removed():
-    known = refreshed({}, TWO)
-    change = refresh(known, [TWO[0], *nic(vfs=1)], SPECS, ())
-    assert [each.address for each in change.puts] == [PF_0, vf(0)]
-    assert change.removals == (GPU_1,)
 
 
 def test_changed_device_is_updated():
@@ -77,13 +58,6 @@ def test_other_card_in_the_slot_does_not_replace_the_device_in_use():
     assert during[GPU_0].device == TWO[0]
     assert not during[GPU_0].present
     assert refreshed(during, [other, TWO[1]], specs)[GPU_0].device == other
-
-
-def test_device_in_use_is_recorded_even_if_no_specification_matches_it():
-    pf, *functions = nic(vfs=2)
-    known = refreshed({}, [pf, *functions], specs=SPECS[2:], used=[pf.address])
-    assert not known[PF_0].listed
-    assert known[vf(0)].listed
 
 
 def test_one_time_use_device_is_quarantined_until_it_is_cleared():

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent.errors import PciConfigInvalidSpec
-from rtagent.model.device import SRIOV_VF, VDPA, Tags
+from rtagent.model.device import SRIOV_VF, Tags
 from rtagent.model.policy import PciPolicy
 from rtagent.pci.placement_reporting import (
     check_no_devname,
@@ -15,7 +14,7 @@ from rtagent.pci.placement_reporting import (
     provider_traits,
 )
 from rtagent.pci.specs import parse_specs
-from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, PF_IDS, VF_IDS, gpu, nic, record, vf
+from tests.support.pci_hosts import GPU_IDS, PF_0, PF_IDS, VF_IDS, nic, record, vf
 
 PF, *VFS = nic(vfs=3)
 
@@ -38,31 +37,12 @@ def errors(*specs, devices, report=True):
     return [str(each) for each in placement_errors(policy, devices)]
 
 
-def test_virtual_functions_share_a_provider_and_other_devices_have_their_own():
-    assert reported(tagged(gpu()), *map(tagged, VFS)) == (
-        {GPU_0: [GPU_0], PF_0: [vf(0), vf(1), vf(2)]},
-        [],
-    )
-
-
-def test_physical_function_has_its_own_provider():
-    assert reported(tagged(PF)) == ({PF_0: [PF_0]}, [])
-
-
-def test_vdpa_device_counts_as_virtual_function():
-    assert reported(tagged(replace(VFS[0], dev_type=VDPA))) == ({PF_0: [vf(0)]}, [])
-
-
 @pytest.mark.parametrize("network", ["physnet1", None])
 def test_devices_with_a_physical_network_are_not_reported(network):
     assert reported(tagged(VFS[0], physical_network=network), tagged(VFS[1])) == (
         {PF_0: [vf(1)]},
         [],
     )
-
-
-def test_virtual_function_with_its_physical_function_is_unreportable():
-    assert reported(tagged(VFS[0]), tagged(PF)) == ({PF_0: [PF_0]}, [(vf(0), "address")])
 
 
 @pytest.mark.parametrize(
@@ -75,11 +55,6 @@ def test_virtual_function_with_its_physical_function_is_unreportable():
 )
 def test_virtual_function_with_other_tags_than_the_first_is_unreportable(tags, key):
     assert reported(tagged(VFS[1], **tags), tagged(VFS[0])) == ({PF_0: [vf(0)]}, [(vf(1), key)])
-
-
-def test_devices_that_a_specification_matches_take_precedence():
-    unlisted = replace(tagged(VFS[0], resource_class="CUSTOM_OLD"), listed=False)
-    assert reported(unlisted, tagged(VFS[1])) == ({PF_0: [vf(1)]}, [(vf(0), "resource_class")])
 
 
 def test_traits_come_from_the_specification_and_its_other_tags():
@@ -125,10 +100,6 @@ def test_different_classes_or_traits_on_one_card_are_errors():
         f"[pci] device_spec 1: resource_class = CUSTOM_PCI_8086_154C: of {vf(1)} {rule}",
         f"[pci] device_spec 2: traits = COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST: of {vf(2)} {rule}",
     ]
-
-
-def test_without_the_option_there_are_no_errors():
-    assert errors(PF_IDS, VF_IDS, devices=[PF, *VFS], report=False) == []
 
 
 def test_devices_that_are_not_recorded_cause_no_errors():

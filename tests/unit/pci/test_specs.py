@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rtagent.errors import ConfigError, PciConfigInvalidSpec, PciInvalidAlias
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, Tags
 from rtagent.model.device_spec import find_spec
-from rtagent.pci.specs import device_errors, parse_aliases, parse_specs, spec_errors
-from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
+from rtagent.pci.specs import parse_aliases, parse_specs, spec_errors
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic
 
 PF, FIRST, *_ = nic()
 CARD = Device(address="0000:03:00.2", vendor_id="15b3", product_id="a2d6", card_serial_number="MT1")
@@ -24,25 +24,16 @@ def spec(**content):
     ("content", "device", "expected"),
     [
         ({}, gpu(), True),
-        ({"vendor_id": "10DE"}, gpu(), True),
-        ({"vendor_id": "*", "product_id": "*"}, gpu(), True),
-        ({"vendor_id": " 10de "}, gpu(), True),
-        ({"vendor_id": "0x10de", "product_id": " * "}, gpu(), True),
+        ({"vendor_id": " 10DE ", "product_id": " * "}, gpu(), True),
         ({"product_id": "13f2"}, gpu(), False),
-        ({"address": "*:08:*.*"}, gpu(), True),
         ({"address": "*:09:*.*"}, gpu(), False),
-        ({"address": {"bus": "0[6-8]"}}, gpu(), True),
-        ({"address": {"bus": "0[0-7]"}}, gpu(), False),
-        ({"address": PF_0}, PF, True),
         # The address or interface of a physical function also selects its virtual functions.
         ({"address": PF_0}, FIRST, True),
         ({"address": "*:20:00.0"}, FIRST, False),
-        ({"devname": "p20"}, PF, True),
         ({"devname": "p20"}, FIRST, True),
         ({"devname": "pa0"}, FIRST, False),
-        ({"devname": "p20", "product_id": "154c"}, PF, False),
-        ({"remote_managed": "true", "vendor_id": "15b3"}, CARD, True),
         # Remote management needs the card's serial number.
+        ({"remote_managed": "true", "vendor_id": "15b3"}, CARD, True),
         ({"remote_managed": "true"}, FIRST, False),
     ],
 )
@@ -51,17 +42,10 @@ def test_specification_matches_device(content, device, expected):
 
 
 def test_first_matching_specification_applies():
-    specs = parse_specs(
-        [
-            json.dumps({"address": GPU_0, "trusted": "true"}),
-            json.dumps([{**GPU_IDS, "managed": "no"}, {"physical_network": "net"}]),
-        ]
-    )
-    assert [each.index for each in specs] == ["0", "1[0]", "1[1]"]
-    assert find_spec(specs, gpu(GPU_0)).index == "0"
-    assert find_spec(specs, gpu("0000:09:00.0")).index == "1[0]"
-    assert find_spec(specs, PF).index == "1[1]"
-    assert find_spec(specs[:2], PF) is None
+    first, second = {"address": GPU_0}, [GPU_IDS, {"physical_network": "net"}]
+    specs = parse_specs([json.dumps(first), json.dumps(second)])
+    found = (find_spec(specs, device).index for device in (gpu(), gpu("0000:09:00.0"), PF))
+    assert [*found] == ["0", "1[0]", "1[1]"]
 
 
 def test_tags_are_parsed():
@@ -122,23 +106,6 @@ def test_error_names_index_key_and_rule(values, index, key, rule):
     assert error.message.startswith(f"[pci] device_spec {index}: {key} = ")
 
 
-def test_devices_that_cannot_have_the_tags_are_errors():
-    one_time_use = parse_specs([json.dumps({"address": PF_0, "one_time_use": "yes"})])
-    errors = list(device_errors(one_time_use, [PF, FIRST, gpu()]))
-    assert [each.message for each in errors] == [
-        "[pci] device_spec 0: one_time_use = yes: is not supported for virtual functions;"
-        f" {vf(0)} is one"
-    ]
-    remote_managed = parse_specs([json.dumps({"remote_managed": "true"})])
-    pf = replace(MANAGED, card_serial_number="1")
-    errors = list(device_errors(remote_managed, [pf]))
-    assert [each.message for each in errors] == [
-        "[pci] device_spec 0: remote_managed = yes: is supported only for virtual functions;"
-        f" {PF_0} is a physical function"
-    ]
-    assert list(device_errors(remote_managed, [CARD])) == []
-
-
 # -- remote_managed: virtual functions alone -------------------------------------------------------
 
 #: A physical function without a serial number.
@@ -154,13 +121,7 @@ FUNCTION = "0000:20:00.2"
     ("content", "key"),
     [
         # Without the product it stands for the physical function, too, if it is one.
-        ({"address": PF_0}, "remote_managed"),
-        ({"address": PF_0, "vendor_id": "15b3"}, "remote_managed"),
         ({"address": PF_0, "product_id": "*"}, "remote_managed"),
-        (
-            {"address": {"domain": "0000", "bus": "20", "slot": "00", "function": "0"}},
-            "remote_managed",
-        ),
         ({"devname": "p0"}, "remote_managed"),
         ({"product_id": "101e", "one_time_use": "yes"}, "one_time_use"),
     ],
@@ -171,60 +132,30 @@ def test_remote_managed_must_mean_virtual_functions_on_any_host(content, key):
     assert caught.value.kwargs["key"] == key
 
 
-@pytest.mark.parametrize("named", [{"address": PF_0}, {"devname": "p0"}])
-def test_specification_that_names_a_physical_function_as_remote_managed_is_wrong(named):
-    physical = {**named, "vendor_id": "15b3", "product_id": "a2d6", "remote_managed": "true"}
-    specs = parse_specs([json.dumps(each) for each in ({"product_id": "a2d6"}, physical)])
-    rule = "is supported only for virtual functions"
-    # With a serial number or without, and even if an earlier specification matches it.
-    for pf in (MANAGED, replace(MANAGED, card_serial_number="1")):
-        (error,) = spec_errors(specs, [gpu(), pf])
-        assert error.message == (
-            f"[pci] device_spec 1: remote_managed = yes: {rule}; {PF_0} is a physical function"
-        )
-
-
-@pytest.mark.parametrize("named", [{"address": PF_0}, {"devname": "p0"}])
 @pytest.mark.parametrize(
-    ("ids", "key", "value", "address", "its_own"),
+    ("vendor", "product", "key", "value", "address", "its_own"),
     [
-        ({"vendor_id": "8086", "product_id": "101e"}, "vendor_id", "8086", PF_0, "15b3"),
-        ({"vendor_id": "15b3", "product_id": "1"}, "product_id", "0001", FUNCTION, "101e"),
-        ({"product_id": "1"}, "product_id", "0001", FUNCTION, "101e"),
+        ("8086", "101e", "vendor_id", "8086", PF_0, "15b3"),
+        ("15b3", "1", "product_id", "0001", FUNCTION, "101e"),
     ],
 )
 def test_a_named_remote_managed_device_must_have_the_vendor_and_the_product(
-    named, ids, key, value, address, its_own
+    vendor, product, key, value, address, its_own
 ):
-    content = {**named, **ids, "remote_managed": "true"}
+    def errors(vendor_id, product_id):
+        content = {"vendor_id": vendor_id, "product_id": product_id, "remote_managed": "true"}
+        specs = parse_specs([json.dumps({"devname": "p0", **content})])
+        return [each.message for each in spec_errors(specs, [MANAGED, function])]
+
     function = replace(
         MANAGED, address=FUNCTION, product_id="101e", dev_type=SRIOV_VF, net_name=None,
         parent_addr=PF_0, parent_ifname="p0",
     )  # fmt: skip
-    (error,) = spec_errors(parse_specs([json.dumps(content)]), [MANAGED, function])
-    assert error.message == (
+    assert errors("15b3", "101e") == []
+    assert errors(vendor, product) == [
         f"[pci] device_spec 0: {key} = {value}: matches no remote_managed device: {address}, which"
         f" is named, has {its_own}"
-    )
-    valid = {**named, "vendor_id": "15b3", "product_id": "101e", "remote_managed": "true"}
-    assert not [*spec_errors(parse_specs([json.dumps(valid)]), [MANAGED, function])]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"address": PF_0, "product_id": FIRST.product_id, "remote_managed": "true"},
-        {"address": "*:20:00.*", "remote_managed": "true"},
-        {"product_id": "a2d6", "remote_managed": "true"},
-        {"remote_managed": "true"},
-        {"address": PF_0, "remote_managed": "false"},
-        {"address": PF_0, "one_time_use": "yes"},
-    ],
-)
-def test_other_specifications_are_valid_whatever_devices_are_present(content):
-    specs = parse_specs([json.dumps(content)])
-    present = [PF, FIRST, MANAGED, replace(MANAGED, card_serial_number="1")]
-    assert list(spec_errors(specs, present)) == []
+    ]
 
 
 def test_all_keys_are_parsed():

