@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.derived import derived
-from rtagent.model.device import PciDevice, PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.device_users import (
@@ -100,7 +100,7 @@ class DeviceAllocations:
         """Yield the allocations that exclude one of this device, by whatever owner: those of its
         physical function and of its virtual functions.
         """
-        physical_function = physical_functions(self.devices).get(address)
+        physical_function = self._parents.get(address)
         if physical_function is not None:
             yield from self.allocations_of(physical_function)
         for virtual_function in self._users.by_function.get(address, ()):
@@ -119,11 +119,8 @@ class DeviceAllocations:
 
         :param owner_id: None: an owner that uses no device yet.
         """
-        recorded = self.devices[address]
-        own = own_unavailability(recorded)
-        if own is None and self._has_related_in_use(address):
-            return next(self._unavailable_by_relation(recorded, owner_id), None)
-        return own
+        own = own_unavailability(self.devices[address])
+        return own or self._unavailable_by_relation(address, owner_id)
 
     def available(
         self, owner_id: str | None = None, reusable: Collection[str] = ()
@@ -197,16 +194,6 @@ class DeviceAllocations:
         own = all(each.owner_id == owner_id for each in allocations)
         return own and self.unavailability(address, owner_id) is None
 
-    def _has_related_in_use(self, address: str) -> bool:
-        """Whether the physical function, a virtual function or a device of the IOMMU group is in
-        use, or the device itself. Otherwise the device has the same state for every owner.
-        """
-        return (
-            self._parents.get(address) in self._users.by_device
-            or address in self._users.by_function
-            or self._groups.get(address) in self._users.by_group
-        )
-
     def _state(self, address: str) -> DeviceState:
         recorded = self.devices[address]
         allocations = self.allocations_of(address)
@@ -224,41 +211,32 @@ class DeviceAllocations:
             device=recorded, state=unavailability.state, reason=unavailability.reason
         )
 
-    def _unavailable_by_relation(
-        self, recorded: PciDevice, owner_id: str | None
-    ) -> Iterator[Unavailability]:
-        physical_function = self._parents.get(recorded.address)
-        if physical_function is not None:
-            yield from self._unavailable_by_function([physical_function], "its physical function")
-        used_vfs = self._users.by_function.get(recorded.address, ())
-        yield from self._unavailable_by_function(used_vfs, "its virtual function")
-        yield from self._unavailable_by_iommu_group(recorded, owner_id)
-
-    def _unavailable_by_function(
-        self, addresses: Iterable[str], relation: str
-    ) -> Iterator[Unavailability]:
-        blocking = _most_lasting(
-            each for address in addresses for each in self.allocations_of(address)
-        )
-        if blocking is not None:
-            reason = f"{relation} {blocking.address} is held by {blocking.owner_id}"
-            yield Unavailability(state=_state_due_to(blocking), reason=reason)
-
-    def _unavailable_by_iommu_group(
-        self, recorded: PciDevice, owner_id: str | None
-    ) -> Iterator[Unavailability]:
-        group = self._groups.get(recorded.address)
-        related = self._users.by_group.get(group, ()) if group is not None else ()
-        blocking = _most_lasting(
-            allocation
-            for address in related
-            if address != recorded.address
-            for allocation in self._users.by_device[address]
-            if allocation.owner_id != owner_id
-        )
-        if blocking is not None:
-            reason = f"{blocking.address} of its IOMMU group {group} is held by {blocking.owner_id}"
-            yield Unavailability(state=_state_due_to(blocking), reason=reason)
+    def _unavailable_by_relation(self, address: str, owner_id: str | None) -> Unavailability | None:
+        physical_function, group = self._parents.get(address), self._groups.get(address, -1)
+        members = self._users.by_group.get(group, ())
+        # Functions exclude each other whoever has them, members of a group only another owner's.
+        for relation, related, exempt in (
+            ("its physical function {}", [physical_function] if physical_function else [], None),
+            ("its virtual function {}", self._users.by_function.get(address, ()), None),
+            (
+                f"{{}} of its IOMMU group {group}",
+                [each for each in members if each != address],
+                owner_id,
+            ),
+        ):
+            blocking = _most_lasting(
+                allocation
+                for each in related
+                for allocation in self.allocations_of(each)
+                if allocation.owner_id != exempt
+            )
+            if blocking is not None:
+                holder = relation.format(blocking.address)
+                return Unavailability(
+                    state=UNAVAILABLE if blocking.allocated else UNCLAIMABLE,
+                    reason=f"{holder} is held by {blocking.owner_id}",
+                )
+        return None
 
 
 @derived
@@ -319,8 +297,8 @@ def _whole_devices(
     claims: Iterable[Claim], domains: Iterable[DomainUsage]
 ) -> Iterator[DeviceAllocation]:
     return _allocations(
-        [(claim, [device.address for device in claim.pci]) for claim in claims if claim.pci],
-        [(domain, domain.occupancy.devices) for domain in domains if domain.occupancy.devices],
+        ((claim, [device.address for device in claim.pci]) for claim in claims),
+        ((domain, domain.occupancy.devices) for domain in domains),
     )
 
 
@@ -328,30 +306,28 @@ def _mdev_parents(
     claims: Iterable[Claim], domains: Iterable[DomainUsage]
 ) -> Iterator[DeviceAllocation]:
     return _allocations(
-        [
+        (
             (claim, [unit.parent_addr for unit in claim.resources if unit.parent_addr])
             for claim in claims
-            if claim.resources
-        ],
-        [
-            (domain, domain.occupancy.mdev_parents)
-            for domain in domains
-            if domain.occupancy.mdev_parents
-        ],
+        ),
+        ((domain, domain.occupancy.mdev_parents) for domain in domains),
     )
 
 
 def _allocations(
-    claims: Iterable[tuple[Claim, Iterable[str]]],
-    domains: Iterable[tuple[DomainUsage, Iterable[str]]],
+    claims: Iterable[tuple[Claim, Collection[str]]],
+    domains: Iterable[tuple[DomainUsage, Collection[str]]],
 ) -> Iterator[DeviceAllocation]:
     """Yield the allocations of these addresses. A domain that does not run uses nothing."""
-    for claim, addresses in sorted(claims, key=lambda held: held[0].owner_id):
+    # Most guests have none, and are not sorted.
+    of_claims = [(claim, used) for claim, used in claims if used]
+    of_domains = [(domain, used) for domain, used in domains if used and domain.active]
+    for claim, addresses in sorted(of_claims, key=lambda held: held[0].owner_id):
         allocated = claim.state not in LEASED_STATES
         for address in addresses:
             yield DeviceAllocation(address=address, owner_id=claim.owner_id, allocated=allocated)
-    for domain, used in sorted(domains, key=lambda held: held[0].domain_uuid):
-        for address in sorted(used) if domain.active else ():
+    for domain, used in sorted(of_domains, key=lambda held: held[0].domain_uuid):
+        for address in sorted(used):
             yield DeviceAllocation(address=address, owner_id=domain.domain_uuid, allocated=True)
 
 
@@ -359,8 +335,3 @@ def _most_lasting(allocations: Iterable[DeviceAllocation]) -> DeviceAllocation |
     """Return the allocation that a reason names: that of a running guest, if there is one."""
     found = list(allocations)
     return next((each for each in found if each.allocated), found[0] if found else None)
-
-
-def _state_due_to(blocking: DeviceAllocation) -> str:
-    """Return the state of a free device whose related device has this allocation."""
-    return UNAVAILABLE if blocking.allocated else UNCLAIMABLE

@@ -104,7 +104,9 @@ class DeviceFit:
         to every subset.
         """
         result = self.fit(cells)
-        return isinstance(result, FittedDevices) or _undecided(result)
+        return isinstance(result, FittedDevices) or any(
+            reason.code == ReasonCode.UNDECIDED for reason in result.reasons
+        )
 
     def refusal(self, cells: tuple[int, ...]) -> tuple[Reason, ...]:
         """Return why a guest on these cells cannot get its devices; empty: it can."""
@@ -240,7 +242,3 @@ def _complete(needs: Sequence[int], matched: Sequence[Sequence[str]]) -> bool:
 
 def _total(matched: Sequence[Sequence[str]]) -> int:
     return sum(map(len, matched))
-
-
-def _undecided(result: Refused) -> bool:
-    return any(reason.code == ReasonCode.UNDECIDED for reason in result.reasons)

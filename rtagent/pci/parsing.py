@@ -70,6 +70,17 @@ def parse_hex_id(value: object) -> str:
     return found[1].zfill(4)
 
 
+def one_of(allowed: Sequence[str]) -> Callable[[object], str]:
+    """Return a parser that accepts these values, and raises `InvalidValue` for others."""
+
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise InvalidValue(f"must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
 def parse_network(value: object) -> str | None:
     """Parse a physical network; null is a tunnelled network.
 
@@ -177,17 +188,6 @@ class OptionDocument(Value, frozen=True, kw_only=True):
             return parse(self.content[key])
         except (InvalidValue, BadAddress) as error:
             raise self.invalid(key, str(error)) from error
-
-    def choose(self, key: str, allowed: Sequence[str], default: str | None) -> str | None:
-        """Return the value of `key`, or the default if the key is absent.
-
-        :raises PciConfigError: the value is not one of the allowed.
-        """
-        if key not in self.content:
-            return default
-        if self.content[key] not in allowed:
-            raise self.invalid(key, f"must be one of {', '.join(allowed)}")
-        return str(self.content[key])
 
 
 def option_documents(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import Device, PciDevice, PciDevices, Tags
+from rtagent.model.device import PciDevice, PciDevices
 from rtagent.pci.specs import tags_as_dict
 
 
@@ -35,12 +35,6 @@ class DevicePool(Value, frozen=True, kw_only=True):
         that have defaults.
     """
 
-    vendor_id: str
-    product_id: str
-    numa_node: int | None
-    dev_type: str
-    parent_ifname: str | None
-    tags: Tags
     classes: tuple[DeviceClass, ...]
     description: Mapping[str, Any]
 
@@ -48,11 +42,6 @@ class DevicePool(Value, frozen=True, kw_only=True):
     def count(self) -> int:
         """The number of devices."""
         return sum(len(each.addresses) for each in self.classes)
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses of the devices, in order."""
-        return tuple(sorted(address for each in self.classes for address in each.addresses))
 
     @property
     def first_address(self) -> str:
@@ -121,20 +110,11 @@ def pool_of(classes: Iterable[DeviceClass]) -> DevicePool | None:
     available = tuple(each for each in classes if each.addresses)
     if not available:
         return None
-    device, tags = available[0].example.device, available[0].example.tags
-    return DevicePool(
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        numa_node=device.numa_node,
-        dev_type=device.dev_type,
-        parent_ifname=device.parent_ifname,
-        tags=tags,
-        classes=available,
-        description=_description(device, tags),
-    )
+    return DevicePool(classes=available, description=_description(available[0].example))
 
 
-def _description(device: Device, tags: Tags) -> dict[str, Any]:
+def _description(recorded: PciDevice) -> dict[str, Any]:
+    device = recorded.device
     parent = {} if device.parent_ifname is None else {"parent_ifname": device.parent_ifname}
     return {
         "vendor_id": device.vendor_id,
@@ -144,7 +124,7 @@ def _description(device: Device, tags: Tags) -> dict[str, Any]:
             "dev_type": device.dev_type,
             **parent,
             "remote_managed": "false",
-            **tags_as_dict(tags),
+            **tags_as_dict(recorded.tags),
         },
     }
 

@@ -202,17 +202,11 @@ def _parse_criteria(spec: Mapping[str, str | None]) -> DeviceCriteria:
     return DeviceCriteria(**values)  # type: ignore[arg-type]
 
 
-def _parse_dev_type(value: object) -> str:
-    if value not in DEV_TYPES:
-        raise InvalidValue(f"must be one of {', '.join(DEV_TYPES)}")
-    return str(value)
-
-
 #: The keys of a document's `spec` (Nova's, of its InstancePCIRequest), and their parsers.
 _PARSERS = {
     "vendor_id": parsing.parse_hex_id,
     "product_id": parsing.parse_hex_id,
-    "dev_type": _parse_dev_type,
+    "dev_type": parsing.one_of(DEV_TYPES),
     "physical_network": parsing.parse_network,
     "trusted": parsing.parse_boolean,
     "remote_managed": parsing.parse_boolean,

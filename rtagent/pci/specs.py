@@ -191,7 +191,7 @@ def parse_aliases(values: Sequence[str]) -> Aliases:
 
 def _parse_alias(document: OptionDocument) -> Alias:
     document.check_keys(ALIAS_KEYS)
-    document.choose("capability_type", CAPABILITY_TYPES, None)
+    document.get("capability_type", parsing.one_of(CAPABILITY_TYPES), "")
     if "name" not in document.content:
         raise document.invalid("", "has no name")
     has_ids = "vendor_id" in document.content and "product_id" in document.content
@@ -201,14 +201,14 @@ def _parse_alias(document: OptionDocument) -> Alias:
     criteria = DeviceCriteria(
         vendor_id=document.get("vendor_id", parsing.parse_hex_id, None),
         product_id=document.get("product_id", parsing.parse_hex_id, None),
-        dev_type=document.choose("device_type", DEV_TYPES, None),
+        dev_type=document.get("device_type", parsing.one_of(DEV_TYPES), None),
         resource_class=resource_class,
         traits=document.get("traits", parsing.parse_traits, frozenset()),
         live_migratable=document.get("live_migratable", parsing.parse_boolean, None),
     )
     return Alias(
         name=document.get("name", parsing.parse_string, ""),
-        numa_policy=document.choose("numa_policy", PCI_NUMA_POLICIES, LEGACY) or LEGACY,
+        numa_policy=document.get("numa_policy", parsing.one_of(PCI_NUMA_POLICIES), LEGACY),
         alternatives=(criteria,),
     )
 

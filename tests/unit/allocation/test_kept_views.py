@@ -86,7 +86,7 @@ def test_the_pools_that_a_claim_does_not_touch_stay(state):
     later, claim = built(state, "vf:1")
     for pool in device_allocations(later).pools():
         known = before.get(pool.first_address)
-        assert (pool is known) == (pool.dev_type == "type-PCI")
+        assert (pool is known) == (pool.description["tags"]["dev_type"] == "type-PCI")
     assert addresses(claim) == [vf(0)]
 
 

@@ -142,15 +142,16 @@ def test_remote_managed_must_mean_virtual_functions_on_any_host(content, key):
 def test_a_named_remote_managed_device_must_have_the_vendor_and_the_product(
     vendor, product, key, value, address, its_own
 ):
+    function = replace(
+        MANAGED, address=FUNCTION, product_id="101e", dev_type=SRIOV_VF, net_name=None,
+        parent_addr=PF_0, parent_ifname="p0",
+    )  # fmt: skip
+
     def errors(vendor_id, product_id):
         content = {"vendor_id": vendor_id, "product_id": product_id, "remote_managed": "true"}
         specs = parse_specs([json.dumps({"devname": "p0", **content})])
         return [each.message for each in spec_errors(specs, [MANAGED, function])]
 
-    function = replace(
-        MANAGED, address=FUNCTION, product_id="101e", dev_type=SRIOV_VF, net_name=None,
-        parent_addr=PF_0, parent_ifname="p0",
-    )  # fmt: skip
     assert errors("15b3", "101e") == []
     assert errors(vendor, product) == [
         f"[pci] device_spec 0: {key} = {value}: matches no remote_managed device: {address}, which"
