@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtagent.errors import InvalidPciRequest
+from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.device import Tags
 from rtagent.model.request import PciRequest
-from rtagent.pci.requests import device_requests
+from rtagent.pci.requests import device_requests, requests_of_move
 from tests.support.pci_hosts import ALIASES, GPU_0, flavor, gpu, port, record
 
 
@@ -23,6 +23,45 @@ def test_numa_policy_precedence_is_document_then_flavor_then_alias():
     documents = (port("p1"), port("p2", policy="required"))
     requests = device_requests(flavor("gpu:1"), documents, ALIASES, "socket")
     assert [r.numa_policy for r in requests] == ["socket", "socket", "required"]
+
+
+def test_documents_request_devices_by_alias_or_spec():
+    documents = (PciRequest(count=1, alias_name="gpu"), port("p1", physical_network=None))
+    requests = device_requests(flavor("vf:1,vf:2"), documents, ALIASES, None)
+    assert summary(requests) == [
+        ("vf", "vf", 1, "legacy"),
+        ("vf#2", "vf", 2, "legacy"),
+        ("gpu", "gpu", 1, "legacy"),
+        ("p1", None, 1, "legacy"),
+    ]
+    assert requests[3].alternatives[0].physical_network is None
+    assert (requests[3].source, requests[3].requester_id) == ("neutron_port", "p1")
+
+
+def test_move_requests_the_new_flavors_devices_and_those_of_the_ports():
+    documents = (PciRequest(count=1, alias_name="gpu", request_id="old"), port("p1"))
+    requests = requests_of_move(flavor("gpu:2"), documents, ALIASES, None)
+    assert summary(requests) == [("gpu", "gpu", 2, "legacy"), ("p1", None, 1, "legacy")]
+
+
+@pytest.mark.parametrize("value", ["gpu", ":1", "gpu:1,", "gpu:-1", "gpu:0", "gpu:99999999999"])
+def test_invalid_extra_spec_is_an_error(value):
+    with pytest.raises(InvalidPciRequest, match=r"name:count|from 1 to") as caught:
+        device_requests(flavor(value), (), ALIASES, None)
+    assert caught.value.kwargs["where"] == "pci_passthrough:alias"
+
+
+def test_unknown_alias_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(PciRequestAliasNotDefined, match=r"fpga: .* \(defined: gpu, pf, vf\)"):
+        device_requests(flavor("fpga:1"), (), ALIASES, None)
+    with pytest.raises(PciRequestAliasNotDefined, match="pci_requests of r1 = fpga"):
+        document = PciRequest(count=1, alias_name="fpga", request_id="r1")
+        device_requests(flavor(), (document,), ALIASES, None)
+
+
+def test_document_that_contradicts_the_flavor_is_an_error():
+    with pytest.raises(InvalidPciRequest, match="the flavor requests 2 of that alias"):
+        device_requests(flavor("gpu:2"), (PciRequest(count=1, alias_name="gpu"),), ALIASES, None)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rtagent.errors import ConfigError, PciConfigInvalidSpec, PciInvalidAlias
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, Tags
 from rtagent.model.device_spec import find_spec
-from rtagent.pci.specs import parse_aliases, parse_specs, spec_errors
-from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic
+from rtagent.pci.specs import device_errors, parse_aliases, parse_specs, spec_errors
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
 
 PF, FIRST, *_ = nic()
 CARD = Device(address="0000:03:00.2", vendor_id="15b3", product_id="a2d6", card_serial_number="MT1")
@@ -130,6 +130,18 @@ def test_remote_managed_must_mean_virtual_functions_on_any_host(content, key):
     with pytest.raises(PciConfigInvalidSpec, match=r"only for|not supported for") as caught:
         spec(remote_managed="true", **content)
     assert caught.value.kwargs["key"] == key
+
+
+def test_devices_that_cannot_have_the_tags_are_errors():
+    once, remote = ({"address": PF_0, "one_time_use": "yes"}, {"remote_managed": "true"})
+    specs = parse_specs([json.dumps(once), json.dumps(remote)])
+    present = [PF, FIRST, gpu(), CARD, replace(MANAGED, address=GPU_0, card_serial_number="1")]
+    assert [each.message for each in device_errors(specs, present)] == [
+        "[pci] device_spec 0: one_time_use = yes: is not supported for virtual functions;"
+        f" {vf(0)} is one",
+        "[pci] device_spec 1: remote_managed = yes: is supported only for virtual functions;"
+        f" {GPU_0} is a physical function",
+    ]
 
 
 @pytest.mark.parametrize(
