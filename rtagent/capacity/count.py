@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, catalogue
 from rtagent.capacity.room import Room, judged, room
@@ -22,15 +23,11 @@ class Count:
         """:param listed: the flavors of the operator's file."""
         self._state, self._listed = judged(state), listed
         self._rooms: dict[str, Room] = {}
-        self._catalogue: Catalogue | None = None
-        self._stranded: tuple[Stranded, ...] | None = None
 
-    @property
+    @cached_property
     def catalogue(self) -> Catalogue:
         """The flavors that are counted."""
-        if self._catalogue is None:
-            self._catalogue = catalogue(self._state, self._listed)
-        return self._catalogue
+        return catalogue(self._state, self._listed)
 
     def flavor(self, name: str) -> CatalogueFlavor | None:
         """Return a flavor, also one beyond the limit of the catalogue; None: there is none."""
@@ -40,19 +37,15 @@ class Count:
         """Return the room of a flavor. Flavors whose guests need the same have the same room."""
         if flavor.required is None:
             return Room(never=flavor.error)
-        counted = self._rooms.get(flavor.digest)
-        if counted is None:
-            counted = room(self._state, flavor.build, flavor.required)
-            self._rooms[flavor.digest] = counted
-        return counted
+        if flavor.digest not in self._rooms:
+            self._rooms[flavor.digest] = room(self._state, flavor.build, flavor.required)
+        return self._rooms[flavor.digest]
 
-    @property
+    @cached_property
     def stranded(self) -> tuple[Stranded, ...]:
         """What no flavor of the catalogue can use."""
-        if self._stranded is None:
-            rooms = [(flavor, self.room(flavor)) for flavor in self.catalogue.flavors]
-            self._stranded = stranded(self._state, rooms)
-        return self._stranded
+        rooms = [(flavor, self.room(flavor)) for flavor in self.catalogue.flavors]
+        return stranded(self._state, rooms)
 
 
 class Counts:
