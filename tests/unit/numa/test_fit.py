@@ -1,11 +1,8 @@
 """Where guests go, what they are assigned there, and why others are refused."""
 
-import itertools
-
 import pytest
 
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.topology import Topology
 from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted
 from tests.support.numa_hosts import (
@@ -14,7 +11,6 @@ from tests.support.numa_hosts import (
     THREE_CELLS,
     TWO_CELLS,
     assigned_to,
-    cell,
     cells_of,
     fit_guest,
     host,
@@ -22,25 +18,7 @@ from tests.support.numa_hosts import (
     pinned_usage,
     reasons_of,
     required,
-    topology,
 )
-
-#: Two CPUs; one.
-NARROW = topology(cell(0, cores=2, threads=1), cell(1, cores=1, threads=1, first=2))
-
-
-def test_guest_cell_leaves_a_host_cell_to_one_that_fits_no_other():
-    """The first guest cell would go to host cell 0, the only one that the second fits."""
-    guest = pinned(
-        3,
-        1024,
-        numa_nodes="2",
-        numa_cpus_0="0",
-        numa_mem_0="512",
-        numa_cpus_1="1-2",
-        numa_mem_1="512",
-    )
-    assert cells_of(fit_guest(guest, host(NARROW, "0-2"))) == [1, 0]
 
 
 class OnePlacement:
@@ -86,39 +64,10 @@ def no_devices():
     )
 
 
-@pytest.mark.parametrize("accepted", list(itertools.permutations(range(3), 2)))
-def test_placement_has_the_pins_of_its_own_cells(accepted):
-    """Three host cells, two pinned guest cells, devices that accept one of six placements."""
-    guest = pinned(4, numa_nodes="2")
-    answer = fit_guest(guest, host(THREE_CELLS, "0-5"), devices=OnePlacement(accepted))
-    cells = assigned_to(answer).cells
-    assert tuple(one.id for one in cells) == accepted
-    for number, one in enumerate(cells):
-        first = 2 * one.id
-        assert one.cpu_pinning == {2 * number: first, 2 * number + 1: first + 1}
-
-
-def test_guest_goes_where_its_devices_are():
-    where = host(THREE_CELLS, "0-5")
-    answer = fit_guest(pinned(1), where, devices=DevicesOn({2}, wanted=True))
-    assert cells_of(answer) == [2]
-
-
-def test_guest_without_devices_avoids_cells_that_have_some():
-    where = host(THREE_CELLS, "0-5")
-    answer = fit_guest(pinned(1), where, devices=DevicesOn({0, 2}, wanted=False))
-    assert cells_of(answer) == [1]
-
-
 def test_refusal_has_the_reasons_of_the_devices():
     where = host(THREE_CELLS, "0-1,2-3")
     answer = fit_guest(pinned(1), where, devices=DevicesOn({2}, wanted=True))
     assert answer.reasons == (no_devices(),)
-
-
-def test_refusal_leaves_out_devices_if_the_cells_do_not_fit():
-    answer = fit_guest(pinned(9), host(TWO_CELLS, "0-15"), devices=DevicesOn(set(), wanted=True))
-    assert {reason.resource for reason in answer.reasons} == {"PCPU"}
 
 
 def test_refusal_says_that_the_search_gave_up():
@@ -134,36 +83,25 @@ def test_refusal_says_that_the_search_gave_up():
 
 
 USED = NumaUsage(pinned={0: 1}, vcpus={0: 1}, memory_mb={0: 512})
+ONE_SHARED = required(1, numa_nodes="1")
 
 
-def test_guests_spread_over_the_cells_by_default():
-    where = host(THREE_CELLS, "0-5", usage=USED)
-    assert cells_of(fit_guest(pinned(1), where)) == [1]
-
-
-def test_packing_fills_one_cell_after_the_other():
-    where = host(THREE_CELLS, "0-5", usage=USED, packing=True)
-    assert cells_of(fit_guest(pinned(1), where)) == [0]
-
-
-def test_shared_guests_go_where_the_fewest_vcpus_are():
-    where = host(THREE_CELLS, usage=NumaUsage(vcpus={0: 1, 1: 1}))
-    assert cells_of(fit_guest(required(1, numa_nodes="1"), where)) == [2]
-
-
-def test_free_memory_decides_between_cells_with_equal_cpus():
-    where = host(THREE_CELLS, usage=NumaUsage(memory_mb={0: 10, 2: 10}))
-    assert cells_of(fit_guest(required(1, numa_nodes="1"), where)) == [1]
-
-
-def test_equal_cells_keep_the_order_of_the_host():
-    assert cells_of(fit_guest(pinned(1), host(THREE_CELLS, "0-5"))) == [0]
-
-
-def test_guest_with_as_many_cells_as_the_host_takes_them_in_the_hosts_order():
-    where = host(THREE_CELLS, "0-5", usage=NumaUsage(memory_mb={0: 10}))
-    guest = pinned(3, 3072, numa_nodes="3")
-    assert cells_of(fit_guest(guest, where)) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("guest", "where", "cells"),
+    [
+        # Guests spread over the cells, or fill one after the other.
+        (pinned(1), host(THREE_CELLS, "0-5", usage=USED), [1]),
+        (pinned(1), host(THREE_CELLS, "0-5", usage=USED, packing=True), [0]),
+        # Shared guests go where the fewest vCPUs are; then free memory decides.
+        (ONE_SHARED, host(THREE_CELLS, usage=NumaUsage(vcpus={0: 1, 1: 1})), [2]),
+        (ONE_SHARED, host(THREE_CELLS, usage=NumaUsage(memory_mb={0: 10, 2: 10})), [1]),
+        # Equal cells keep the order of the host, and so do all of them for a guest of as many.
+        (pinned(1), host(THREE_CELLS, "0-5"), [0]),
+        (pinned(3, 3072, numa_nodes="3"), host(THREE_CELLS, "0-5", usage=USED), [0, 1, 2]),
+    ],
+)
+def test_cells_are_tried_in_the_order_of_their_use(guest, where, cells):
+    assert cells_of(fit_guest(guest, where)) == cells
 
 
 def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
@@ -196,22 +134,6 @@ def test_shared_emulator_runs_on_the_shared_cpus_of_the_host():
     assert assigned_to(answer).emulator_pcpus == {0, 1, 8}
 
 
-def test_shared_emulator_runs_with_the_vcpus_on_a_host_without_shared_cpus():
-    guest = pinned(emulator_threads_policy="share")
-    answer = fit_guest(guest, host(TWO_CELLS, "0-15"))
-    assert assigned_to(answer).emulator_pcpus == {0, 1}
-
-
-@pytest.mark.parametrize("mask", ["^0", "^0-1", "2-3"])
-def test_shared_emulator_of_a_realtime_guest_runs_with_its_first_other_vcpu(mask):
-    guest = pinned(4, emulator_threads_policy="share", cpu_realtime="yes", cpu_realtime_mask=mask)
-    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
-    assert assignment.emulator_pcpus == {assignment.cells[0].cpu_pinning[0]}
-    assert not assignment.emulator_pcpus & {
-        assignment.cells[0].cpu_pinning[vcpu] for vcpu in assignment.realtime
-    }
-
-
 def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():
     guest = pinned(
         4,
@@ -230,13 +152,6 @@ def test_emulator_without_a_policy_avoids_realtime_vcpus():
     pins = assignment.cells[0].cpu_pinning
     assert assignment.emulator_pcpus == {pins[0], pins[1]}
     assert assignment.realtime == {2, 3}
-
-
-@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "1"}])
-def test_memory_is_in_a_file_if_the_host_has_such_memory(specs):
-    where = host(file_backed_memory_mb=4096)
-    assert assigned_to(fit_guest(required(**specs), where)).file_backed
-    assert not assigned_to(fit_guest(required(**specs), host())).file_backed
 
 
 def test_guest_without_cells_floats_on_the_shared_set():
@@ -281,24 +196,6 @@ def test_guest_whose_memory_would_be_in_a_file_has_no_page_size(size):
 def test_guest_with_more_cells_than_the_host():
     answer = fit_guest(pinned(3, 3072, numa_nodes="3"), host(TWO_CELLS, "0-15"))
     assert reasons_of(answer) == [(ReasonCode.EXCEEDS_HOST, "NUMA_CELL", "cn1")]
-
-
-def test_host_without_cells():
-    without_cells = host(Topology(cpus=frozenset(range(4)), memory_mb=4096, disk_mb=0))
-    answer = fit_guest(required(numa_nodes="1"), without_cells)
-    assert reasons_of(answer) == [(ReasonCode.NOT_OFFERED, "NUMA_CELL", "cn1")]
-
-
-def test_refusal_has_the_reasons_of_every_cell_nearest_miss_first():
-    where = host(THREE_CELLS, "0-5", usage=pinned_usage("2,4-5"))
-    answer = fit_guest(pinned(2, 16384), where)
-    assert [str(reason) for reason in answer.reasons] == [
-        "MEMORY_MB: 16384 MB requested at cell 0, which has 8192 in all",
-        "MEMORY_MB: 16384 MB requested at cell 1, which has 8192 in all",
-        "MEMORY_MB: 16384 MB requested at cell 2, which has 8192 in all",
-        "PCPU: 2 CPUs requested at cell 1, 1 available",
-        "PCPU: 2 CPUs requested at cell 2, 0 available",
-    ]
 
 
 def test_reasons_leave_out_cells_that_some_of_the_guest_cells_fit():

@@ -1,20 +1,23 @@
-"""The host's CPUs: configured sets, CPUs that are offline, idle siblings."""
+"""The host's CPUs: configured sets, CPUs that are offline, idle siblings; and its cells."""
+
+from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError
 from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell
+from rtagent.numa.host_cells import cell_limits
 from rtagent.numa.host_cpus import (
-    cells_contain,
     check,
     cpus_without_cell,
     with_idle_siblings,
     with_managed_cpus,
 )
 from tests.support.hosts import PINNING, TOPOLOGY
-from tests.support.numa_hosts import cell, host, topology
+from tests.support.numa_hosts import cell, fit_guest, host, pinned, pins_of, topology
 
 THERE = topology(
     cell(0, threads=1), Cell(id=1, cpus=frozenset({4}), memory_mb=0, offline=frozenset({5, 6}))
@@ -23,13 +26,6 @@ THERE = topology(
 
 def checked(dedicated=None, shared=None, **more):
     return check(host(THERE, dedicated, shared).policy, THERE, **more)
-
-
-@pytest.mark.parametrize(
-    ("dedicated", "shared"), [(None, None), ("0-3", None), (None, "4"), ("0-2", "3-4")]
-)
-def test_valid_sets(dedicated, shared):
-    assert checked(dedicated, shared) == set()
 
 
 @pytest.mark.parametrize(
@@ -78,45 +74,24 @@ WHOLE = topology(of_cores(0, {0, 1}, {2, 3}), of_cores(1, {4, 5}, {6, 7}))
 DEDICATED = frozenset({2, 3, 6, 7})
 
 
-def test_offline_cpu_keeps_its_core_and_its_socket():
-    seen = topology(
-        of_cores(0, {0, 1}, {2}, offline=frozenset({3})),
-        replace(of_cores(1, {4, 5}, offline=frozenset({6, 7})), sockets=frozenset({1})),
-    )
-    assert with_managed_cpus(seen, WHOLE, DEDICATED) == WHOLE
+#: Its only thread that is online is observed as a core of its own, on socket 0.
+BETWEEN = replace(of_cores(1, {4, 5}, {6}, {7}), sockets=frozenset({0, 1}))
 
 
-def test_cpu_that_goes_offline_during_the_observation():
-    """It is reported as a core of its own on socket 0."""
-    between = replace(of_cores(1, {4, 5}, {6}, {7}), sockets=frozenset({0, 1}))
-    seen = topology(of_cores(0, {0, 1}, {2, 3}), between)
-    assert with_managed_cpus(seen, WHOLE, DEDICATED) == WHOLE
-
-
-def test_offline_cpu_that_is_not_reported_at_all():
-    """As by a libvirtd that was started while the CPU was off."""
-    assert (
-        with_managed_cpus(topology(of_cores(0, {0, 1}), of_cores(1, {4, 5})), WHOLE, DEDICATED)
-        == WHOLE
-    )
-
-
-def test_unmanaged_cpu_stays_offline():
-    seen = topology(of_cores(0, {0}, {2, 3}, offline=frozenset({1})), WHOLE.cells[1])
-    found = with_managed_cpus(seen, WHOLE, DEDICATED)
-    assert found == seen
-
-
-def test_new_cpu_is_as_observed():
-    seen = topology(WHOLE.cells[0], of_cores(1, {4, 5}, {8}, offline=frozenset({6, 7})))
-    found = with_managed_cpus(seen, WHOLE, DEDICATED).cells[1]
-    assert found.siblings == (frozenset({4, 5}), frozenset({6, 7}), frozenset({8}))
-    assert found.cpus == {4, 5, 6, 7, 8}
-
-
-def test_cpu_that_comes_back_has_its_sibling_again():
-    half = replace(WHOLE, cpus=WHOLE.cpus - {1}, cells=(of_cores(0, {0}, {2, 3}), WHOLE.cells[1]))
-    assert with_managed_cpus(WHOLE, half, DEDICATED) == WHOLE
+@pytest.mark.parametrize(
+    ("seen", "last"),
+    [
+        (topology(of_cores(0, {0, 1}, {2}, offline=frozenset({3})), WHOLE.cells[1]), WHOLE),
+        # A CPU goes offline during the observation.
+        (topology(WHOLE.cells[0], BETWEEN), WHOLE),
+        # A libvirtd that was started while the CPUs were off does not report them at all.
+        (topology(of_cores(0, {0, 1}), of_cores(1, {4, 5})), WHOLE),
+        # A CPU comes back.
+        (WHOLE, topology(of_cores(0, {0}, {2, 3}), WHOLE.cells[1])),
+    ],
+)
+def test_managed_cpu_keeps_its_core_and_its_socket(seen, last):
+    assert with_managed_cpus(seen, last, DEDICATED) == WHOLE
 
 
 def test_topology_without_managed_cpus_is_as_observed():
@@ -130,11 +105,6 @@ def test_online_managed_cpus_that_are_in_no_cell():
     assert cpus_without_cell(replace(WHOLE, cells=()), DEDICATED) == frozenset()
 
 
-def test_cells_contain_cpus():
-    assert cells_contain(WHOLE, frozenset({2, 7}))
-    assert not cells_contain(WHOLE, frozenset({2, 8}))
-
-
 def kept(cells, in_use=()):
     assignment = Assignment(
         cells=tuple(
@@ -146,10 +116,29 @@ def kept(cells, in_use=()):
     return [set(cell.cpuset_kept) for cell in made.cells]
 
 
-def test_siblings_of_each_cell_are_kept():
+def test_siblings_that_are_in_use_or_the_guests_own_are_not_kept():
     assert kept({0: [2], 1: [4, 6]}) == [{3}, {5, 7}]
-
-
-def test_cpus_in_use_and_own_cpus_are_not_kept():
     assert kept({1: [4, 6]}, in_use=[5]) == [{7}]
     assert kept({1: [4, 5]}) == [set()]
+
+
+# --- cells ---
+
+
+@pytest.mark.parametrize(
+    ("cpu", "ram", "expected"),
+    [(None, None, ("4.0", "1.5")), (1.1, None, ("1.1", "1.5")), (None, 0.9, ("4.0", "0.9"))],
+)
+def test_ratios_of_a_request_are_exact_and_those_of_the_host_are_the_others(cpu, ram, expected):
+    host = Policy(cpu_allocation_ratio=Decimal("4.0"), ram_allocation_ratio=Decimal("1.5"))
+    limits = cell_limits(cpu, ram, host)
+    assert (str(limits.cpu_allocation_ratio), str(limits.ram_allocation_ratio)) == expected
+
+
+def test_core_with_an_offline_thread_is_idle_if_the_other_is_free():
+    half = topology(
+        cell(1, cores=1, threads=1, first=0),
+        Cell(id=0, cpus=frozenset({4}), memory_mb=4096, offline=frozenset({5})),
+    )
+    answer = fit_guest(pinned(1, cpu_thread_policy="isolate"), host(half, "4-5"))
+    assert pins_of(answer) == [{0: 4}]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rtagent.errors import ConfigError
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import NetworkMetadata
-from rtagent.numa.search import CellSearch, check_networks, deficient
+from rtagent.numa.search import CellSearch, check_networks
 from tests.support.numa_hosts import (
     THREE_CELLS,
     TWO_CELLS,
@@ -60,43 +60,12 @@ def test_every_order_of_the_cells_is_tried(accepted):
     assert CellSearch([[0, 1, 2, 3]] * 3, Accepting(accepted)).placement() == accepted
 
 
-def test_first_accepted_placement_is_returned():
-    assert CellSearch([[0, 1, 2]] * 2, Accepting((2, 1), (1, 2))).placement() == (1, 2)
-
-
 def test_set_of_cells_that_failed_is_not_tried_in_another_order():
     """The last two guest cells fit two of the three host cells that the devices need, whatever the
     order of the first four: 24 orders of one set."""
     rows = [[1, 2, 3, 6]] * 4 + [[4, 0], [5, 0]]
     search = CellSearch(rows, NeedingAll(0, 4, 5), steps=30)
     assert (search.placement(), search.gave_up) == (None, False)
-
-
-def test_cells_that_no_guest_cell_fits_end_the_search_at_once():
-    search = CellSearch([[0, 1, 2, 3]] * 3, NeedingAll(7), steps=1)
-    assert (search.placement(), search.gave_up) == (None, False)
-
-
-def test_search_gives_up_after_so_many_steps():
-    search = CellSearch([[0, 1, 2]] * 2, Accepting(), steps=9)
-    assert (search.placement(), search.gave_up) == (None, True)
-    search = CellSearch([[0, 1, 2]] * 2, Accepting(), steps=10)
-    assert (search.placement(), search.gave_up) == (None, False)
-
-
-@pytest.mark.parametrize(
-    ("rows", "crowded"),
-    [
-        ([], set()),
-        ([[0], [1]], set()),
-        ([[0, 1], [0]], set()),
-        ([[]], {0}),
-        ([[0], [1, 2], [0]], {0, 2}),
-        ([[0, 1], [0, 1], [2], [0, 1]], {0, 1, 3}),
-    ],
-)
-def test_guest_cells_that_fit_too_few_host_cells(rows, crowded):
-    assert deficient(rows) == crowded
 
 
 #: Network foo is near to cell 1, bar to cells 1 and 2, tunnels to cell 2.
@@ -130,16 +99,6 @@ def placed(guest, there=THREE_CELLS, **more):
 )
 def test_guest_gets_a_cell_of_each_of_its_networks(guest, cells):
     assert sorted(placed(guest)) == cells
-
-
-def test_guest_without_cells_has_no_affinity():
-    guest = replace(required(), networks=NetworkMetadata(physnets=("foo",), tunneled=True))
-    assert placed(guest) == []
-
-
-def test_tunnels_without_cells_have_no_affinity():
-    where = host(THREE_CELLS, networks=NetworkPolicy())
-    assert cells_of(fit_guest(on(tunneled=True), where)) == [0]
 
 
 def test_refusal_names_network_and_cells_and_why_these_do_not_fit():

@@ -3,7 +3,6 @@
 import pytest
 
 from rtagent.model.decision import ReasonCode
-from rtagent.model.usage import assignment_usage
 from tests.support.numa_hosts import (
     NO_SMT,
     ONE_CELL,
@@ -63,30 +62,6 @@ def test_require_is_refused_without_enough_siblings(there, vcpus, used):
     where = host(there, "0-15", usage=pinned_usage(used))
     answer = fit_guest(pinned(vcpus, cpu_thread_policy="require"), where)
     assert {reason[:2] for reason in reasons_of(answer)} == {(ReasonCode.INSUFFICIENT, "PCPU")}
-
-
-def test_isolate_keeps_siblings_unused_by_all_guests():
-    where = host(ONE_CELL, "0-7")
-    first = fit_guest(pinned(3, cpu_thread_policy="isolate"), where)
-    assert pins_of(first) == [{0: 0, 1: 2, 2: 4}]
-    assert assigned_to(first).cells[0].cpuset_kept == {1, 3, 5}
-    left = host(ONE_CELL, "0-7", usage=assignment_usage(assigned_to(first)))
-    assert pins_of(fit_guest(pinned(2), left)) == [{0: 6, 1: 7}]
-    answer = fit_guest(pinned(3), left)
-    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]
-
-
-@pytest.mark.parametrize("shared", ["1,3,5,7", None])
-def test_isolate_needs_cores_all_of_whose_threads_are_dedicated(shared):
-    guest = pinned(1, cpu_thread_policy="isolate")
-    answer = fit_guest(guest, host(ONE_CELL, "0,2,4,6", shared))
-    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]
-
-
-def test_isolate_without_smt_is_plain_pinning():
-    answer = fit_guest(pinned(4, cpu_thread_policy="isolate"), host(NO_SMT, "0-7"))
-    assert pins_of(answer) == [{0: 0, 1: 1, 2: 2, 3: 3}]
-    assert assigned_to(answer).cells[0].cpuset_kept == set()
 
 
 @pytest.mark.parametrize("threads", ["prefer", "require"])
