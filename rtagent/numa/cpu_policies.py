@@ -44,20 +44,15 @@ def cpu_policy(properties: Properties) -> str:
         setting.one_of(CPU_POLICIES)
     if flavor and image and image.value in _FORBIDDEN[flavor.value]:
         raise pair.conflict(f"the image may not ask for {image.value} CPUs with this flavor")
-    vcpus = tuple(properties.in_request_groups("resources", "VCPU"))
-    pcpus = tuple(properties.in_request_groups("resources", "PCPU"))
-    if (flavor or image) and (_total(vcpus) or _total(pcpus)):
-        raise conflict(
-            "a CPU policy cannot be combined with resources:VCPU or resources:PCPU",
-            *pair,
-            *vcpus,
-            *pcpus,
-        )
-    if _total(vcpus) and _total(pcpus):
-        raise conflict("resources:VCPU and resources:PCPU cannot be combined", *vcpus, *pcpus)
-    if _total(pcpus):
+    policy, sources = flavor or image, cpu_policy_sources(properties)
+    vcpus, pcpus = requested_cpus(properties, "VCPU"), requested_cpus(properties, "PCPU")
+    if policy and (vcpus or pcpus):
+        rule = "a CPU policy cannot be combined with resources:VCPU or resources:PCPU"
+        raise conflict(rule, *sources)
+    if vcpus and pcpus:
+        raise conflict("resources:VCPU and resources:PCPU cannot be combined", *sources)
+    if pcpus:
         return DEDICATED
-    policy = flavor or image
     return policy.value if policy else SHARED
 
 
@@ -70,12 +65,9 @@ def cpu_policy_sources(properties: Properties) -> tuple[Property, ...]:
     return (*filter(None, properties.pair("hw:cpu_policy")), *requested)
 
 
-def requested_pcpus(properties: Properties) -> int:
-    """Return the sum of ``resources:PCPU`` over the request groups; 0 without any."""
-    return _total(tuple(properties.in_request_groups("resources", "PCPU")))
-
-
-def _total(counts: tuple[Property, ...]) -> int:
+def requested_cpus(properties: Properties, name: str) -> int:
+    """Return the sum of ``resources:VCPU`` or ``resources:PCPU`` over the request groups."""
+    counts = properties.in_request_groups("resources", name)
     return sum(count.integer(least=0) for count in counts)
 
 

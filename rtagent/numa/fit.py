@@ -24,6 +24,7 @@ from rtagent.numa.requirements import DescribedCell, NumaRequirements
 from rtagent.numa.search import (
     STEPS,
     CellSearch,
+    Nearness,
     NearNetworks,
     Network,
     RequestedDevices,
@@ -198,7 +199,7 @@ def not_configured(required: NumaRequirements, host: HostCells) -> Iterator[Reas
 def no_placement(
     matrix: Sequence[CandidateRow],
     host: HostCells,
-    devices: RequestedDevices | None,
+    devices: Nearness | None,
     search: CellSearch,
     networks: Sequence[Network] = (),
 ) -> Iterator[Reason]:

@@ -8,15 +8,9 @@ from rtagent.model.base import Value
 from rtagent.model.decision import Reason
 from rtagent.numa.candidates import CandidateRow, candidate_matrix, page_sizes
 from rtagent.numa.cpu_policies import ISOLATE
-from rtagent.numa.fit import not_configured
 from rtagent.numa.host_cells import CellCapacity, CellLimits, HostCells, host_cells
 from rtagent.numa.requirements import CellRequirements, NumaRequirements
-from rtagent.numa.search import (
-    CellSearch,
-    NearNetworks,
-    RequestedDevices,
-    networks_with_affinity,
-)
+from rtagent.numa.search import CellSearch, Nearness
 from rtagent.numa.thread_policies import POLICIES
 
 #: A cell, and the size of its pages in KiB.
@@ -40,9 +34,11 @@ def reach(
     required: NumaRequirements,
     host: HostCells,
     limits: CellLimits,
-    devices: RequestedDevices | None = None,
+    devices: Nearness | None = None,
 ) -> Reach:
     """Return what the placements of a guest with NUMA cells can use, by the rules of `fit`.
+
+    The guest fits, and is attached to no networks with an affinity.
 
     `fit` chooses one placement. Here every host cell counts on which a placement puts a guest cell,
     and there every CPU and every page size by which the guest cell fits. So a CPU may count that no
@@ -50,21 +46,17 @@ def reach(
 
     :param devices: as for `fit`.
     """
-    if any(not_configured(required, host)):
-        return Reach()
     cells = host_cells(host)
     matrix = candidate_matrix(required.by_cell(), cells, limits)
-    networks = networks_with_affinity(required.networks, host.policy.networks)
-    near = NearNetworks(networks, devices) if networks else devices
     reached, by_id = Reach(), {cell.id: cell for cell in cells}
     for place, guest in enumerate(required.by_cell()):
-        for cell in _cells_of(place, matrix, near):
+        for cell in _cells_of(place, matrix, devices):
             reached |= _within(guest, by_id[cell], limits)
     return reached
 
 
 def _cells_of(
-    place: int, matrix: Sequence[CandidateRow], devices: RequestedDevices | None
+    place: int, matrix: Sequence[CandidateRow], devices: Nearness | None
 ) -> Iterator[int]:
     """Yield the host cells that a guest cell has in some placement. Those of a search that gave up
     are among them, because it is not known that there is none.

@@ -22,7 +22,7 @@ from rtagent.numa.cpu_policies import (
     dedicated_cpus,
     emulator_threads_policy,
     realtime_cpus,
-    requested_pcpus,
+    requested_cpus,
     thread_policy,
 )
 from rtagent.numa.properties import Properties, Property, conflict, overriding
@@ -317,7 +317,7 @@ def _pcpus(properties: Properties, dedicated: int, emulator: str | None) -> int:
     :param dedicated: the number of its dedicated vCPUs.
     """
     needed = dedicated + int(emulator == EMULATOR_ISOLATE)
-    requested = requested_pcpus(properties)
+    requested = requested_cpus(properties, "PCPU")
     if requested and requested != needed:
         raise conflict(
             f"the guest needs {needed} PCPU, an isolated emulator's included",

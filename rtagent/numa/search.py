@@ -26,32 +26,34 @@ from rtagent.model.topology import Topology
 STEPS = 2000
 
 
-class RequestedDevices(Protocol):
-    """The devices that one guest requests on one host, possibly none. Pure.
-
-    They must be near enough to the guest's cells, so the placement of one guest cell restricts that
-    of the others.
+class Nearness(Protocol):
+    """What must be near enough to the guest's cells, so that the placement of one guest cell
+    restricts that of the others. Pure.
     """
 
-    def weight(self, cell: int) -> int:
-        """Return the weight of a host cell; cells of a low weight are tried first.
-
-        Cells with devices that the guest requests have a low weight. For a guest that requests no
-        devices, cells without devices have a low weight.
-        """
-        ...
-
     def possible(self, cells: frozenset[int]) -> bool:
-        """Return whether a guest on these host cells, or on some of them, may get its devices.
+        """Return whether a guest on these host cells, or on some of them, may be near enough.
 
         If it is true for a set of cells, it must be true for every superset.
         """
         ...
 
     def refusal(self, cells: tuple[int, ...]) -> tuple[Reason, ...]:
-        """Return why a guest cannot get its devices; empty if it can.
+        """Return why a guest is not near enough; empty if it is.
 
         :param cells: the host cell of each guest cell.
+        """
+        ...
+
+
+class RequestedDevices(Nearness, Protocol):
+    """The devices that one guest requests on one host, possibly none."""
+
+    def weight(self, cell: int) -> int:
+        """Return the weight of a host cell; cells of a low weight are tried first.
+
+        Cells with devices that the guest requests have a low weight. For a guest that requests no
+        devices, cells without devices have a low weight.
         """
         ...
 
@@ -66,7 +68,7 @@ class CellSearch:
     def __init__(
         self,
         rows: Sequence[Sequence[int]],
-        devices: RequestedDevices | None = None,
+        devices: Nearness | None = None,
         steps: int = STEPS,
     ) -> None:
         self._rows, self._devices, self._left = rows, devices, steps
@@ -196,17 +198,13 @@ def networks_with_affinity(metadata: NetworkMetadata, policy: NetworkPolicy) -> 
 
 
 class NearNetworks:
-    """The devices of a guest together with its networks. Implements `RequestedDevices`.
+    """The devices of a guest together with its networks. Implements `Nearness`.
 
     :param networks: those with an affinity.
     """
 
-    def __init__(self, networks: Sequence[Network], devices: RequestedDevices | None) -> None:
+    def __init__(self, networks: Sequence[Network], devices: Nearness | None) -> None:
         self._networks, self._devices = networks, devices
-
-    def weight(self, cell: int) -> int:
-        """Return the weight that the devices give to a host cell."""
-        return self._devices.weight(cell) if self._devices is not None else 0
 
     def possible(self, cells: frozenset[int]) -> bool:
         """Return whether these host cells, or some of them, are near to every network."""

@@ -27,9 +27,6 @@ class Accepting:
     def __init__(self, *accepted):
         self.accepted = accepted
 
-    def weight(self, number):
-        return 0
-
     def possible(self, cells):
         return True
 
