@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from rtagent import claims
-from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady
+from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition, NodeNotReady
+from rtagent.lifecycle.transitions import transition
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
@@ -174,3 +175,14 @@ def test_guest_with_a_context_that_another_service_has_chosen_is_encrypted_by_it
     granted = claims.instance_claim(host(), call(), NOON, request(), quantities=[context])
     assert granted.claims[0].mem_encryption == MemEncryption(model=AMD_SEV_ES)
     assert host().fold(granted.change).usage.quantities == {pool(AMD_SEV_ES): 1}
+
+
+def test_illegal_transition_names_the_state_and_the_legal_methods():
+    state, claim = built(host(), request())
+    active = transition(claim, "activate", state, NOON)
+    with pytest.raises(IllegalTransition) as caught:
+        transition(active, "expire", state, NOON)
+    assert "is active" in caught.value.message
+    assert "(legal: abort_instance_claim, activate_claim, drop_move_claim, " in caught.value.message
+    assert "expire" not in caught.value.kwargs["legal"]
+    assert "pci_devices" not in caught.value.kwargs["legal"]

@@ -2,14 +2,13 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, UnitConflict
+from rtagent.errors import ClaimConflict, NodeNotReady, UnitConflict
 from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
 from rtagent.model.assignment import AssignedQuantity, AssignedResource
 from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
 from rtagent.model.device import SRIOV_PF, SRIOV_VF
 from rtagent.model.mem_encryption import AMD_SEV, MemEncryption, pool
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
-from rtagent.model.usage import Usage
 from tests.support.claims import given, stated
 from tests.support.device_states import (
     PMEM,
@@ -58,13 +57,6 @@ def test_claim_has_what_is_stated_and_is_active():
     assert (state.usage.memory_mb, state.usage.disk_mb) == (1024, 7 * 1024)
 
 
-def test_nothing_that_is_adopted_is_granted_to_another():
-    state, _ = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
-    _, claim = built(state, "gpu:1", vcpus=2, extra_specs={"hw:cpu_policy": "dedicated"})
-    assert addresses(claim) == [GPU_1]
-    assert claim.numa_topology.taken == {4, 5}
-
-
 def test_amounts_are_not_judged():
     state, _ = adopted(device_host(), stated(flavor={"vcpus": 900, "root_gb": 100_000}))
     assert state.usage.vcpus == 900
@@ -74,24 +66,6 @@ def test_device_gets_what_its_record_has():
     _, claim = adopted(device_host(), stated(devices=[given(vf(2), VF_IDS, dev_type=SRIOV_VF)]))
     (device,) = claim.pci
     assert (device.parent_addr, device.numa_node, device.request_id) == (PF_0, 0, "r")
-
-
-def test_assigned_resource_gets_what_its_inventory_has():
-    _, claim = adopted(device_host(pci=policy(pmem=(PMEM,))), stated(namespaces=["ns0"]))
-    (resource,) = claim.resources
-    assert (resource.parent_addr, resource.namespace.path) == (None, "/dev/dax0.0")
-
-
-def test_resource_without_an_inventory_is_held_all_the_same():
-    state, claim = adopted(device_host(), stated(namespaces=["ns7"]))
-    assert claim.resources[0].identifier == "ns7"
-    assert conflicts(state, stated(namespaces=["ns7"])) == [("RESOURCE", "ns7", claim.owner_id)]
-
-
-def test_device_without_a_record_is_recorded_as_absent_while_it_is_held():
-    state, claim = adopted(device_host({}), stated(devices=[GPU_0]))
-    assert addresses(claim) == [GPU_0]
-    assert (state.devices[GPU_0].present, state.devices[GPU_0].listed) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +108,6 @@ def test_request_that_contradicts_itself_is_a_conflict():
     functions = [given(PF_0, PF_IDS, dev_type=SRIOV_PF), given(vf(0), VF_IDS, dev_type=SRIOV_VF)]
     with pytest.raises(ClaimConflict, match="both allocated"):
         adopt_claim(device_host(), call(), NOON, stated(devices=functions))
-
-
-def test_idle_siblings_of_an_isolated_guest_are_kept():
-    isolated = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"}
-    _, claim = adopted(device_host(), stated(cpus=(2, 4), flavor={"extra_specs": isolated}))
-    assert claim.numa_topology.kept == {3, 5}
-    assert claim.pcpus == 2
 
 
 def test_flavor_that_no_claim_could_have_is_adopted():
@@ -231,19 +198,6 @@ def test_attached_devices_take_part_in_no_move():
     assert not state.migrations
 
 
-def test_adopted_claim_is_released_like_any_other():
-    state, claim = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
-    state = released(state, claim)
-    assert not state.units and state.usage == Usage()
-
-
-def test_quantities_that_are_stated_are_counted():
-    quantity = AssignedQuantity(provider=uid(5), suffix="", resource_class="CUSTOM_LLC", quantity=4)
-    state, claim = adopted(device_host(), stated(quantities=(quantity,)))
-    assert (claim.quantities, claim.mem_encryption) == ((quantity,), None)
-    assert state.usage.quantities == {("", "CUSTOM_LLC"): 4}
-
-
 def test_guest_with_a_stated_context_is_encrypted_by_its_model():
     suffix, name = pool(AMD_SEV)
     context = AssignedQuantity(provider=uid(5), suffix=suffix, resource_class=name, quantity=1)
@@ -280,9 +234,3 @@ def test_mediated_device_that_another_owner_holds_is_refused():
     state, _ = with_mdevs(state, first, mdev(1))
     with pytest.raises(UnitConflict, match=f"{mdev(1).identifier} is held by claim {first.uuid}"):
         adopt_mdevs(state, call("adopt_mdevs"), NOON, second.uuid, [mdev(2), mdev(1)])
-
-
-def test_mediated_devices_of_a_claim_that_has_ended_are_refused():
-    state, claim = adopted(device_host(), stated())
-    with pytest.raises(ClaimNotFound):
-        adopt_mdevs(released(state, claim), call("adopt_mdevs"), NOON, claim.uuid, [mdev(1)])

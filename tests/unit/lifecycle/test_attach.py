@@ -3,38 +3,32 @@
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.db.checked_rows import LONG_AGO
 from rtagent.errors import (
     ClaimConflict,
     ClaimNotFound,
     IllegalTransition,
-    InvalidPciRequest,
     NodeNotReady,
     PciDevicesNotClaimed,
 )
 from rtagent.lifecycle import attach
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED, PCI
+from rtagent.model.claim import ATTACH, BUILDING, PCI
 from rtagent.model.decision import Refused
-from rtagent.model.device import PciDevices
 from rtagent.model.node_state import restore
-from rtagent.model.request import AttachRequest, Flavor, Instance, InstanceUpdate, PciRequest
+from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from tests.support.device_states import (
-    ONE_TIME,
     addresses,
     after,
     attached,
     attaching,
     built,
     device_host,
-    policy,
     released,
     running,
 )
 from tests.support.hosts import NOON, call, host, stored, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, vf
 
 
 def ended(state, owner, verb, claim_uuid=None, devices=()):
@@ -48,24 +42,6 @@ def ended(state, owner, verb, claim_uuid=None, devices=()):
 def activated(state, claim):
     asked = call("allocate_pci_devices_for_instance")
     return after(state, attach.allocate_pci_devices(state, asked, NOON, claim.owner_id, claim.uuid))
-
-
-def test_attach_claim_uses_its_devices_and_nothing_else():
-    state, main = built(device_host(), "gpu:1")
-    usage = state.usage
-    state, claim = attached(state, main, "gpu", "vf")
-    assert (claim.kind, claim.state, claim.owner_id) == (ATTACH, BUILDING, main.owner_id)
-    assert addresses(claim) == [GPU_1, vf(0)]
-    assert claim.expires_at is not None
-    assert state.usage == usage
-    assert [each.uuid for each in state.claims_of(main.owner_id)] == [main.uuid, claim.uuid]
-
-
-def test_devices_of_the_owner_are_not_assigned_again():
-    state, main = built(device_host(), "gpu:2")
-    refused = attach.claim_pci_devices(state, call(), NOON, attaching(main, "gpu"))
-    assert isinstance(refused, Refused)
-    assert [(r.resource, r.available) for r in refused.reasons] == [("PCI gpu", 0)]
 
 
 def test_devices_follow_the_guests_numa_affinity_policy():
@@ -92,31 +68,6 @@ def test_attach_is_refused_on_a_host_that_was_never_observed():
     _, main = built(device_host())
     with pytest.raises(NodeNotReady):
         attach.claim_pci_devices(host(None), call(), NOON, attaching(main, "gpu"))
-
-
-def test_request_with_an_unknown_alias_is_an_error_that_names_it():
-    state, main = built(device_host())
-    with pytest.raises(InvalidPciRequest, match="does not define it"):
-        attach.claim_pci_devices(state, call(), NOON, attaching(main, "nothing"))
-
-
-def test_conflict_of_a_second_build_names_the_main_claim():
-    state, main = built(device_host())
-    state, _ = attached(state, main, "vf")
-    with pytest.raises(ClaimConflict, match=main.uuid):
-        built(state, owner=main.owner_id)
-
-
-def test_attach_claim_is_activated_and_freed():
-    state, main = built(device_host())
-    state, claim = attached(state, main, "gpu")
-    state, active = activated(state, claim)
-    assert (active.state, active.expires_at) == (ACTIVE, None)
-    state, again = activated(state, claim)
-    assert again.state == ACTIVE
-    state = ended(state, main.owner_id, "free")
-    assert [each.uuid for each in state.claims_of(main.owner_id)] == [main.uuid]
-    assert not state.units
 
 
 def test_building_and_active_attach_claims_end_separately():
@@ -167,53 +118,6 @@ def test_history_names_the_devices_that_were_given_back():
     assert (addresses(event.before), addresses(event.after)) == ([GPU_0, vf(0)], [vf(0)])
 
 
-def test_devices_of_several_attach_claims_are_given_back_in_one_call():
-    state, main = built(device_host())
-    state, first = attached(state, main, "gpu", "vf")
-    state, second = attached(state, main, "gpu")
-    state, third = attached(state, main, "vf")
-    state = ended(state, main.owner_id, "unclaim", None, [vf(0), GPU_1])
-    assert set(state.claims) == {main.uuid, first.uuid, third.uuid}
-    assert addresses(state.claims[first.uuid]) == [GPU_0]
-    assert second.uuid not in state.claims
-
-
-def test_devices_that_no_such_claim_has_are_refused_by_address():
-    state, main = built(device_host(), "gpu:1")
-    state, claim = attached(state, main, "vf")
-    state, _ = activated(state, claim)
-    for uuid, verb, wrong in (
-        (claim.uuid, "free", [GPU_0]),  # the main claim's
-        (None, "free", [vf(0), GPU_1, "0000:ff:00.0"]),
-        (None, "unclaim", [vf(0)]),  # of an active claim
-    ):
-        with pytest.raises(PciDevicesNotClaimed) as refused:
-            ended(state, main.owner_id, verb, uuid, wrong)
-        unknown = sorted({*wrong} - {vf(0)} if verb == "free" else wrong)
-        assert refused.value.kwargs["devices"] == unknown
-    with pytest.raises(IllegalTransition, match="free_pci_device_allocations_for_instance"):
-        ended(state, main.owner_id, "unclaim", claim.uuid, [vf(0)])
-
-
-def test_device_for_one_use_is_quarantined_when_it_alone_is_given_back():
-    state = device_host(pci=policy(ONE_TIME + SPECS))
-    tagged = {
-        address: replace(each, tags=replace(each.tags, one_time_use=address == GPU_0))
-        for address, each in state.devices.items()
-    }
-    state, main = built(replace(state, devices=PciDevices(tagged)))
-    state, claim = attached(state, main, "gpu", "vf")
-    state = ended(state, main.owner_id, "unclaim", claim.uuid, [GPU_0])
-    assert state.devices[GPU_0].quarantine
-    assert state.devices[vf(0)].quarantine is None
-
-
-def test_ending_no_claims_is_not_an_error():
-    state, main = built(device_host())
-    assert ended(state, main.owner_id, "free").claims == state.claims
-    assert ended(state, uid(), "unclaim").claims == state.claims
-
-
 def test_end_of_an_unknown_claim_is_recorded():
     state, unseen = device_host(), uid()
     decision = attach.end_pci_claims(
@@ -253,20 +157,6 @@ def test_attach_claims_end_with_their_main_claim():
     assert not state.claims and not state.units
 
 
-def test_damaged_attach_claim_ends_with_the_main_claim_only():
-    """Its place in the order of the owner's claims is unknown."""
-    state, main = built(device_host())
-    state, first = attached(state, main, "gpu")
-    state, second = attached(state, main, "vf")
-    unknown = {"suspect": f"{DAMAGED}created_at", "created_at": LONG_AGO, "revision": 0}
-    kept = [c for c in stored(state).claims if c.uuid != first.uuid]
-    damaged = replace(stored(state), claims=(replace(first, **unknown), *kept))
-    state = restore(damaged, state.policy)
-    state = ended(state, main.owner_id, "unclaim", second.uuid)
-    assert set(state.claims) == {main.uuid, first.uuid}
-    assert not released(state, main).claims
-
-
 @pytest.mark.parametrize("minutes", [0, -10])
 def test_order_of_claims_survives_a_restart(minutes: int):
     """The clock may have been set back in between."""
@@ -281,24 +171,6 @@ def test_order_of_claims_survives_a_restart(minutes: int):
     state = ended(state, main.owner_id, "unclaim", uid(2))
     assert [claim.uuid for claim in state.claims_of(main.owner_id)] == [main.uuid, uid(1)]
     assert not released(state, main).claims
-
-
-def test_deletion_of_the_instance_ends_its_attach_claims():
-    state, main = built(device_host())
-    state, _ = attached(state, main, "gpu")
-    update = InstanceUpdate(uuid=main.owner_id, vm_state="deleted")
-    state = state.fold(claims.update_usage(state, call("update_usage"), NOON, update).change)
-    state.check()
-    assert not state.claims
-
-
-def test_instance_with_attach_claims_is_counted_once():
-    state, main = built(device_host())
-    counters = state.counters
-    state, _ = attached(state, main, "gpu")
-    assert state.counters == counters
-    assert dict(counters)["num_instances"] == 1
-    assert not released(state, main).counters
 
 
 def without_a_claim(*aliases, owner=None, **flavor):
@@ -321,14 +193,6 @@ def test_guest_without_a_claim_gets_devices_near_the_cells_that_are_named():
     asked = without_a_claim("vf", **required)
     decision = attach.claim_pci_devices(device_host(), call(), NOON, asked, cells={1})
     assert isinstance(decision, Refused)
-
-
-def test_cells_that_are_named_take_precedence_over_those_of_the_claim():
-    pinned = {"hw:cpu_policy": "dedicated", "hw:pci_numa_affinity_policy": "required"}
-    state, main = built(device_host(), extra_specs=pinned)
-    asked = attaching(main, "gpu")
-    _, claim = after(state, attach.claim_pci_devices(state, call(), NOON, asked, cells={1}))
-    assert addresses(claim) == [GPU_1]
 
 
 def test_devices_that_were_claimed_before_the_guest_end_with_it():

@@ -3,17 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent.claims import abort_instance_claim, activate_claim, instance_claim, renew_claim
 from rtagent.errors import NodeDraining
 from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
-from rtagent.model.event import NODE_DRAIN, NODE_UNDRAIN
-from rtagent.model.event_payloads import DrainPayload
-from rtagent.model.notifications import notifications_of
 from rtagent.testing.memory_store import Disk, MemoryStore
-from tests.support.hosts import NODE, NOON, call, host, request
+from tests.support.hosts import NODE, NOON, call, request
 from tests.support.trackers import claim, release, stored_state, tracker_on
 
 DEADLINE = NOON + timedelta(hours=2)
@@ -33,14 +29,6 @@ def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy()
     with pytest.raises(NodeDraining):
         tracker.test_claim(instance_claim, request())
     assert not tracker.snapshot().claims
-
-
-def test_repeated_call_of_a_claim_made_before_the_drain_is_answered_with_it():
-    tracker = tracker_on(MemoryStore())
-    build, asked = request(), call()
-    made = claim(tracker, build, asked)
-    tracker.execute(drain, call("drain_node"), "", None)
-    assert claim(tracker, build, asked) == made
 
 
 def test_claims_of_a_draining_node_are_activated_renewed_and_released():
@@ -66,26 +54,3 @@ def test_drain_outlasts_the_process_and_ends_with_undrain():
     restarted.execute(undrain, call("undrain_node"))
     assert claim(restarted).uuid in restarted.snapshot().claims
     assert stored_state(MemoryStore(disk)).drain is None
-
-
-def test_another_drain_replaces_reason_and_deadline_and_keeps_the_beginning():
-    tracker = tracker_on(MemoryStore())
-    tracker.execute(drain, call("drain_node"), "new disks", DEADLINE)
-    first = tracker.snapshot().drain
-    tracker.execute(drain, call("drain_node"), "new firmware", None)
-    second = tracker.snapshot().drain
-    assert second is not None and first is not None
-    assert (second.reason, second.deadline, second.since) == ("new firmware", None, first.since)
-
-
-def test_drain_and_its_end_are_events_with_the_change():
-    state = replace(host(), revision=1)
-    begin = drain(state, call("drain_node"), NOON, "new disks", DEADLINE).change
-    (began,) = notifications_of(state, begin)
-    draining = state.fold(begin)
-    (ended,) = notifications_of(draining, undrain(draining, call("undrain_node"), NOON).change)
-    assert (began.type, ended.type) == (NODE_DRAIN, NODE_UNDRAIN)
-    assert isinstance(began.payload, DrainPayload)
-    assert (began.payload.reason, began.payload.deadline) == ("new disks", DEADLINE)
-    assert ended.payload == began.payload
-    assert not notifications_of(state, undrain(state, call("undrain_node"), NOON).change)

@@ -1,13 +1,10 @@
 """Ends of claims and of devices that the embedding program states."""
 
 import pytest
-from msgspec.structs import replace
 
-from rtagent.db.device_rows import net_devices
-from rtagent.errors import ClaimNotFound, PciDevicesNotClaimed
+from rtagent.errors import ClaimNotFound
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
-from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, OUTGOING, PCI
-from rtagent.placement.tree import affects_tree
+from rtagent.model.claim import ACTIVE, BUILDING, PCI
 from tests.support.device_states import (
     addresses,
     attached,
@@ -16,8 +13,7 @@ from tests.support.device_states import (
     running,
 )
 from tests.support.hosts import NOON, call, uid
-from tests.support.move_host import GUEST, LARGE, Host, facts
-from tests.support.pci_hosts import GPU_0, GPU_1, two_gpus_and_a_nic, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, vf
 
 
 def released(state, owner, uuids=None, **more):
@@ -34,16 +30,6 @@ def gave_back(state, owner, *devices, claim_uuid=None):
     return new, decision
 
 
-def moving():
-    """A host on which a guest with a device is being resized, its claims in order."""
-    here = Host().with_devices(two_gpus_and_a_nic())
-    here.build(replace(LARGE, extra_specs={"pci_passthrough:alias": "gpu:1"}))
-    move = facts()
-    here.claim_move(move, replace(LARGE, extra_specs={"pci_passthrough:alias": "gpu:2"}))
-    here.start_move_out(move)
-    return here.state, here.state.claims_of(GUEST)
-
-
 def test_all_claims_of_an_owner_are_released_at_once():
     state, main = built(device_host(), "gpu:1")
     state, _ = attached(running(state, main), main, "vf")
@@ -52,23 +38,6 @@ def test_all_claims_of_an_owner_are_released_at_once():
     assert [*state.claims] == [other.uuid]
     assert not state.units
     assert {event.reason for event in decision.change.events} == {"deleted by the conductor"}
-
-
-def test_claims_are_released_in_every_state_of_a_move():
-    state, (source, dest) = moving()
-    assert (source.state, dest.state) == (OUTGOING, INCOMING)
-    assert [*released(state, GUEST, [source.uuid])[0].claims] == [dest.uuid]
-    left, _ = released(state, GUEST, [dest.uuid])
-    assert [*left.claims] == [source.uuid]
-    assert left.migrations[dest.migration_uuid].status == "error"
-    assert not released(state, GUEST)[0].claims
-
-
-def test_attach_claims_end_with_the_claim_that_is_named():
-    state, main = built(device_host())
-    state, claim = attached(state, main, "vf")
-    assert [*released(state, main.owner_id, [claim.uuid])[0].claims] == [main.uuid]
-    assert not released(state, main.owner_id, [main.uuid])[0].claims
 
 
 def test_release_is_idempotent_and_may_precede_the_creation():
@@ -112,27 +81,3 @@ def test_main_claim_without_devices_stays_and_attach_claim_ends():
     state, decision = gave_back(state, main.owner_id, vf(0))
     assert [*state.claims] == [main.uuid]
     assert [event.action for event in decision.change.events] == ["release"]
-
-
-def test_giving_back_the_last_device_concerns_devices():
-    state, main = built(device_host(), "gpu:1")
-    _, decision = gave_back(state, main.owner_id, GPU_0)
-    change = decision.change
-    assert change.concerns_devices  # so that its row and its pool are written
-    assert affects_tree(state.fold(change), [change])
-    assert net_devices(state, state.fold(change), [change]).changed[0].status == "available"
-
-
-def test_device_that_two_claims_share_is_given_back_by_one_or_both():
-    state, (source, dest) = moving()
-    assert (addresses(source), addresses(dest)) == ([GPU_0], [GPU_0, GPU_1])
-    one, _ = gave_back(state, GUEST, GPU_0, claim_uuid=source.uuid)
-    assert one.units[PCI, GPU_0] == GUEST
-    both, _ = gave_back(state, GUEST, GPU_0)
-    assert set(both.units) == {(PCI, GPU_1)}
-
-
-def test_device_that_is_not_claimed_is_refused():
-    state, main = built(device_host(), "gpu:1")
-    with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_1}: the claims of .* have {GPU_0}$"):
-        give_back_devices(state, call(), NOON, main.owner_id, [GPU_0, GPU_1])

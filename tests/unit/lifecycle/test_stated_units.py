@@ -8,12 +8,11 @@ from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.stated_units import (
     completed_device,
     completed_resource,
-    held_by_claims,
     held_by_others,
     unrecorded,
     without_units,
 )
-from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import PCI, PCPU, RESOURCE
 from rtagent.model.device import MdevType
 from rtagent.model.domain_usage import DomainUsage, Occupancy
@@ -57,15 +56,6 @@ def test_resource_of_a_parent_device_gets_its_parent():
     assert made.provider == state.node.uuid
 
 
-def test_resource_without_an_inventory_stays_as_stated():
-    stated = AssignedResource(
-        resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/0", parent_addr=GPU_0
-    )
-    made = completed_resource(device_host(), stated)
-    assert (made.parent_addr, made.identifier) == (GPU_0, stated.identifier)
-    assert made.provider is not None
-
-
 def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
     state = device_host(pci=policy(pmem=(PMEM,)))
     state, _ = after(
@@ -80,20 +70,6 @@ def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
     assert (state.usage.vcpus - before.vcpus, state.usage.pcpus - before.pcpus) == (1, 1)
     assert state.usage.memory_mb - before.memory_mb == 1024
     assert claim.numa_topology.cells[0].cpuset == {0}
-
-
-def test_cpus_of_the_emulator_and_idle_siblings_that_others_hold_are_left_out():
-    cell = CellAssignment(
-        id=0, memory=1024, cpuset_reserved=frozenset({2, 3}), cpuset_kept=frozenset({4, 5})
-    )
-    asked = replace(stated(), numa_topology=Assignment(cells=(cell,)))
-    (rest,) = without_units(asked, {("PCPU", "2"), ("PCPU", "4")}).numa_topology.cells
-    assert (rest.cpuset_reserved, rest.cpuset_kept) == ({3}, {5})
-
-
-def test_request_without_a_topology_stays_without():
-    asked = stated()
-    assert without_units(asked, {("PCPU", "2")}) == asked
 
 
 OTHER = uid(78)
@@ -149,37 +125,6 @@ def test_several_domains_can_run_on_a_host_cpu_and_one_claim_holds_it():
     (unit,) = held_by_others(state, claim_of(stated(cpus=(2, 3))))
     assert (unit.kind, unit.name, unit.owner_id) == (PCPU, "3", claim.owner_id)
     assert str(unit) == f"host CPU 3 is held by claim {claim.uuid} of instance {claim.owner_id}"
-
-
-def test_only_units_that_claims_of_others_hold_are_named_in_order():
-    state = with_orphan(pcpus=frozenset({4}))
-    state, claim = after(state, adopt_claim(state, call(), NOON, stated(cpus=(3, 2))))
-    units = [(PCPU, name) for name in ("4", "3", "2")]
-    assert [each.name for each in held_by_claims(state, OTHER, units)] == ["2", "3"]
-    assert held_by_claims(state, claim.owner_id, units) == ()
-
-
-def test_unit_that_a_domain_holds_names_no_claim():
-    (unit,) = held_by_others(
-        with_orphan(devices=frozenset({GPU_0})), claim_of(stated(devices=[GPU_0]))
-    )
-    assert str(unit) == f"PCI device {GPU_0} is held by the domain of instance {OTHER}"
-    assert unit.as_dict() == {
-        "kind": PCI,
-        "name": GPU_0,
-        "owner_id": OTHER,
-        "claim_uuid": None,
-        "message": str(unit),
-    }
-
-
-def test_mediated_devices_of_one_parent_have_different_owners():
-    state, _ = after(
-        device_host(), adopt_claim(device_host(), call(), NOON, stated(resources=MDEVS[:1]))
-    )
-    assert held(state, stated(resources=MDEVS[1:])) == []
-    assert held(state, stated(resources=MDEVS[:1])) == [(RESOURCE, MDEVS[0].identifier)]
-    assert held(state, stated(devices=[GPU_0])) == [(PCI, GPU_0)]
 
 
 def test_mediated_device_of_a_device_that_another_owner_has_as_a_whole():

@@ -7,7 +7,7 @@ from rtagent.errors import ClaimConflict, ClaimExpired, IllegalTransition
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Event
-from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, RESIZE
+from rtagent.model.claim import LIVE_MIGRATION, RESIZE
 from rtagent.model.migration import SourceFacts
 from rtagent.model.request import Flavor
 from tests.support.hosts import call, request
@@ -48,27 +48,6 @@ def test_agent_makes_a_record_if_the_caller_names_no_migration():
     assert record.source_compute is None
     migration = facts(uuid=record.uuid)
     assert dest.finish_move(migration).state == "active"
-
-
-@pytest.mark.parametrize("kind", [LIVE_MIGRATION, EVACUATION])
-def test_record_that_the_agent_made_serves_both_sides_of_the_move(kind):
-    source, dest = source_and_dest()
-    claim = dest.claim_move(kind)
-    assert (claim.kind, claim.migration_uuid) == (kind, claim.uuid)
-    migration = facts(kind, uuid=claim.migration_uuid)
-    if kind == LIVE_MIGRATION:
-        assert source.start_move_out(migration).migration_uuid == claim.uuid
-    assert dest.finish_move(migration).state == "active"
-    source.drop_at_source(migration)
-    assert (source.states, dest.states) == ([], ["active"])
-    assert source.status(migration) == "completed"
-
-
-def test_new_record_has_the_status_that_the_caller_passes():
-    dest = Host.named(2)
-    migration = facts(status="accepted")
-    dest.claim_move(migration)
-    assert dest.status(migration) == "accepted"
 
 
 def expire(state, asked, now, claim):
@@ -138,14 +117,6 @@ def test_claim_maps_the_devices_at_the_source_to_those_at_the_destination():
 
 def with_page_size(size):
     return Flavor(vcpus=1, memory_mb=64, extra_specs={"hw:mem_page_size": size})
-
-
-def test_live_migration_keeps_its_page_size_and_a_resize_chooses_again():
-    for kind, size in ((LIVE_MIGRATION, 4), (RESIZE, 2048)):
-        dest = Host.named(2)
-        source = SourceFacts(page_sizes=(4,))
-        claim = dest.claim_move(facts(kind), with_page_size("any"), source=source)
-        assert claim.numa_topology.cells[0].pagesize == size
 
 
 def test_live_migration_is_refused_where_its_page_size_is_unavailable():

@@ -1,7 +1,6 @@
-"""Moves of which a caller states the outcome alone."""
+"""Moves of which a caller states the outcome alone, and moves that end because their claims do."""
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent.errors import ClaimExpired, ClaimNotFound, IllegalTransition
 from rtagent.model.migration import DEST, SOURCE
@@ -14,7 +13,6 @@ from tests.support.move_host import (
     in_transit,
     source_and_dest,
 )
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 
 
 def nodes(source=1, dest=2, kind="resize"):
@@ -74,18 +72,6 @@ def test_resize_on_one_host_gets_to_the_outcome_in_one_step(outcome, states, fla
         assert here.usage.memory_mb == flavor.memory_mb
 
 
-@pytest.mark.parametrize("last", ["confirmed", "reverted"])
-def test_outcome_follows_an_arrival(last):
-    source, dest, move = in_transit()
-    for host in (source, dest):
-        host.settle(move, "arrived")
-    for host in (source, dest):
-        host.settle(move, last)
-    assert (source.states, dest.states) == (
-        ([], ["active"]) if last == "confirmed" else (["active"], [])
-    )
-
-
 @pytest.mark.parametrize(
     ("first", "then"),
     [("confirmed", "reverted"), ("reverted", "confirmed"), ("failed", "arrived")],
@@ -97,24 +83,6 @@ def test_contradicting_outcome_is_refused(first, then):
         here.settle(move, then)
 
 
-def test_claim_at_the_destination_is_not_taken_for_the_source_s():
-    """The guest was adopted at its destination, without its migration."""
-    dest = Host.named(2)
-    dest.build()
-    move = nodes()
-    dest.settle(move, "confirmed")
-    assert dest.states == ["active"]
-    assert dest.record(move).role == DEST
-
-
-def test_claim_of_a_guest_that_came_back_is_not_released_by_a_late_repeat():
-    source, _, move = in_transit()
-    source.settle(move, "confirmed")
-    source.build()
-    source.settle(move, "confirmed")
-    assert source.states == ["active"]
-
-
 def test_guest_without_a_claim_cannot_arrive():
     with pytest.raises(ClaimNotFound):
         Host.named(2).settle(nodes(), "arrived")
@@ -122,14 +90,6 @@ def test_guest_without_a_claim_cannot_arrive():
     dest.release(dest.state.claims_of(GUEST)[0])
     with pytest.raises((ClaimExpired, IllegalTransition)):
         dest.settle(move, "arrived")
-
-
-def test_outcome_of_a_move_without_claims_is_recorded():
-    host, move = Host.named(2), nodes()
-    host.settle(move, "reverted")
-    assert host.status(move) == "reverted"
-    with pytest.raises(IllegalTransition):
-        host.settle(move, "confirmed")
 
 
 def test_claim_that_is_outgoing_for_another_move_stays():
@@ -157,11 +117,36 @@ def test_every_type_of_move_is_confirmed(kind):
     assert not source.usage.memory_mb
 
 
-def test_devices_of_the_side_that_ends_are_free():
-    here = Host.named(1).with_devices(record([gpu(GPU_0), gpu(GPU_1)]))
-    here.build()
-    move = nodes(1, 1)
-    here.claim_move(move, replace(LARGE, extra_specs={"pci_passthrough:alias": "gpu:2"}))
-    assert set(here.allocated()) == {GPU_0, GPU_1}
-    here.settle(move, "reverted")
-    assert not here.allocated()
+@pytest.mark.parametrize("vm_state", ["deleted", "shelved_offloaded"])
+def test_deleted_instance_holds_nothing_whatever_move_it_is_in(vm_state):
+    source, dest, migration = in_transit()
+    for host in (source, dest):
+        host.update(vm_state)
+        assert (host.states, host.usage.memory_mb) == ([], 0)
+    # The source gives up what it held for a revert, as a confirmation does; the destination's
+    # guest never arrived.
+    assert (source.status(migration), dest.status(migration)) == ("confirmed", "error")
+
+
+def test_finished_move_of_a_deleted_instance_stays_finished():
+    _, dest, migration = in_transit()
+    dest.finish_move(migration)
+    dest.update("deleted")
+    assert dest.status(migration) == "finished"
+
+
+def test_deletion_ends_a_resize_on_one_host():
+    for finished, status in ((True, "confirmed"), (False, "error")):
+        here, migration = resized()
+        here.start_move_out(migration)
+        if finished:
+            here.finish_move(migration)
+        here.update("deleted")
+        assert (here.states, here.status(migration)) == ([], status)
+
+
+@pytest.mark.parametrize("task_state", ["spawning", "unshelving"])
+def test_unshelving_instance_keeps_its_claims(task_state):
+    source, _, _ = in_transit()
+    source.update("shelved_offloaded", task_state)
+    assert source.states == ["outgoing"]
