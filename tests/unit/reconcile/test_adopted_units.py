@@ -84,14 +84,6 @@ def test_a_mediated_device_with_any_uuid_is_adopted_with_its_type_and_parent(act
     assert plan(state, look(state, active=active), set()) == ()
 
 
-def test_the_other_instances_of_the_device_stay_available():
-    state, _ = adopted(orphaned(), read())
-    for _ in range(3):
-        state, _ = built(state, extra_resource={"VGPU": 1})
-    refused = claims.instance_claim(state, call(), NOON, request(extra_resource={"VGPU": 1}))
-    assert [reason.available for reason in refused.reasons] == [0]
-
-
 def test_after_its_claim_it_is_available_as_long_as_it_exists():
     state, claim = adopted(orphaned(), read())
     free = audited(released(state, claim), seen(state, devices=[with_type(3)], mdevs=[THEIRS]))
@@ -132,15 +124,6 @@ def test_more_in_use_than_max_instances_are_not_adopted():
     with pytest.raises(DomainNotAdoptable, match=sentence):
         adopted(state, read())
     assert [each.domain_uuid for each in orphans(state)] == [OWNER]
-
-
-def test_a_smaller_max_instances_drops_no_adopted_one_and_is_reported():
-    state, _ = built(orphaned(limited(2)), extra_resource={"VGPU": 1})
-    state, claim = adopted(state, read())
-    after = replace(state, policy=replace(state.policy, pci=policy(mdev_types=limited(1))))
-    after = audited(after, look(after))
-    assert after.claims[claim.uuid].resources == claim.resources
-    assert [each.owner_id for each in absent(after)] == [OWNER]
 
 
 def test_one_that_a_running_domain_uses_is_not_taken_from_it():

@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
+from rtagent.errors import ClaimConflict, DomainNotAdoptable
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILD, Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -15,12 +15,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import Flavor
 from rtagent.model.usage import pcpus_used
-from rtagent.numa.requirements import numa_requirements
 from rtagent.reconcile.adoption import adopt, notes
 from rtagent.reconcile.drift import absent, differences, drifts, orphans
 from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.claims import (
     domain_document,
     hostdev,
@@ -84,16 +81,6 @@ def test_a_plain_domain_becomes_an_active_claim():
     assert claim.instance.vm_state == "active"
 
 
-def test_pins_cells_and_pages_are_those_of_the_domain():
-    found = read(pinned_parts(1, [5, 4], 1024, 2048))
-    after, claim = adopted(found)
-    assert (claim.vcpus, claim.pcpus) == (0, 2)
-    assert claim.numa_topology is not None
-    (cell,) = claim.numa_topology.cells
-    assert (cell.id, cell.cpu_pinning, cell.pagesize) == (1, {0: 5, 1: 4}, 2048)
-    assert after.usage.numa.pinned == {4: 1, 5: 1}
-
-
 def test_memory_that_is_plugged_into_a_claimed_guest_is_drift():
     """Its own pages and cell count, and so does its size in the guest's memory."""
     parts = pinned_parts(1, [5, 4], 1024, 2048)
@@ -129,15 +116,6 @@ def test_isolated_cpus_keep_their_idle_siblings(policy: str, kept: set[int]):
         assert not drifts(after)
 
 
-def test_the_claim_makes_the_document_of_its_domain_again():
-    document = domain_document(UUID, 2, 1024, pinned_parts(1, [5, 4], 1024, 2048))
-    _, claim = adopted(layout(document, UUID, ONLINE))
-    made = parse_domain(guest.apply(document, claim)).confinement
-    assert made.occupancy(HostFacts(online=ONLINE)) == parse_domain(document).confinement.occupancy(
-        HostFacts(online=ONLINE)
-    )
-
-
 def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
     numa = "<cputune><emulatorpin cpuset='0'/></cputune>"
     numa += "<numatune><memory mode='strict' nodeset='1'/></numatune>"
@@ -147,17 +125,6 @@ def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
     assert claim.numa_topology.cells[0].memory == 1024
     assert "vcpupin" not in guest.xml(claim)
     assert etree.fromstring(guest.apply(document, claim)).find("vcpu").get("cpuset") is None
-
-
-def test_vcpus_that_share_cpus_keep_them():
-    found = read("<vcpu cpuset='0-1'>2</vcpu>")
-    before = with_orphans(state(), found)
-    granted = adopt(before, call(), NOON, UUID, found, None)
-    claim, after = granted.claims[0], before.fold(granted.change)
-    assert claim.numa_topology is not None
-    assert claim.numa_topology.shared_pcpus == frozenset({0, 1})
-    assert (claim.vcpus, claim.pcpus) == (2, 0)
-    assert not drifts(after)
 
 
 def test_the_emulator_keeps_its_dedicated_cpu():
@@ -204,25 +171,6 @@ def test_devices_of_other_elements_are_adopted_and_kept(element: str, address: s
     assert (kept.tag, kept.get("type")) == (own.tag, own.get("type"))
 
 
-DEFAULT = "<memoryBacking><hugepages/></memoryBacking>"
-STRICT = "<numatune><memory mode='strict' nodeset='1'/></numatune>"
-
-
-@pytest.mark.parametrize(
-    ("parts", "facts"),
-    [
-        ([DEFAULT, STRICT], {"cells": TOPOLOGY.cells}),
-        ([DEFAULT, STRICT], {"hugepage_kib": 2048}),
-        ([DEFAULT], {"hugepage_kib": 2048, "cells": TOPOLOGY.cells[1:]}),
-    ],
-)
-def test_pages_of_the_default_size_are_adopted_where_cell_and_size_are_known(parts, facts):
-    _, claim = adopted(read(*parts, **facts))
-    assert claim.numa_topology is not None
-    (cell,) = claim.numa_topology.cells
-    assert (cell.id, cell.pagesize, cell.hugepages) == (1, 2048, True)
-
-
 def test_nova_metadata_names_flavor_project_user_and_server():
     specs = {"hw:cpu_policy": "shared"}
     _, claim = adopted(read(metadata(extra_specs=specs)))
@@ -252,12 +200,6 @@ def test_the_sizes_of_the_domain_go_before_those_of_its_flavor():
         "flavor m1.web has 4 vCPUs, the domain 2",
         "flavor m1.web has 8192 MB, the domain 1024",
     ]
-
-
-def test_the_flavor_of_the_call_goes_before_that_of_the_metadata():
-    own = Flavor(name="own", vcpus=2, memory_mb=1024, root_gb=3)
-    _, claim = adopted(read(metadata()), own)
-    assert (claim.flavor.name, claim.disk_mb) == ("own", 3 * 1024)
 
 
 def test_the_history_begins_with_the_adoption():
@@ -346,11 +288,6 @@ def test_a_domain_that_is_away_or_shut_off_or_has_changed_is_refused():
     assert "rtagent audit run" in refused(read(), with_orphans(state(), read(vcpus=1)))
 
 
-def test_a_domain_with_an_element_that_cannot_be_read_is_refused():
-    found = read("<cputune><vcpupin vcpu='0' cpuset='all'/></cputune>")
-    assert "it is unknown what it uses: <vcpupin cpuset>" in refused(found)
-
-
 def test_a_domain_of_which_something_was_unknown_at_the_last_audit_is_refused():
     before = with_orphans(state(), read())
     usage = before.domain_usages[UUID]
@@ -373,23 +310,3 @@ def test_a_domain_with_a_claim_is_a_conflict():
     after, claim = adopted(found)
     with pytest.raises(ClaimConflict, match=claim.uuid):
         adopt(after, call(), NOON, UUID, found, None)
-
-
-def test_a_host_that_was_never_observed_is_not_ready():
-    with pytest.raises(NodeNotReady):
-        adopt(host(None), call(), NOON, UUID, read(), None)
-
-
-def test_extra_specs_of_adopted_flavors_are_valid():
-    _, claim = adopted(read(metadata(extra_specs={"hw:cpu_policy": "shared"})))
-    assert numa_requirements(2, 1024, claim.flavor.extra_specs, claim.image.properties)
-
-
-def test_an_operation_id_that_names_another_claim_is_refused():
-    """The record of the operation may have been purged; the claim is live."""
-    first, found = read(uuid=uid(78)), read()
-    before = with_orphans(state(), first, found)
-    used = call("adopt_domain")
-    before = before.fold(adopt(before, used, NOON, uid(78), first, None).change)
-    with pytest.raises(ClaimConflict, match=used.operation_id):
-        adopt(before, used, NOON, UUID, found, None)

@@ -8,9 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.reconcile.plan import Agreement, plan
@@ -58,24 +56,6 @@ def test_audit_after_another_has_the_steps_of_one_that_compares_all(
         plan(*first, frozenset(), agreement=agreement)
         again = plan(state, observation, frozenset({CLAIM}), agreement=agreement)
         assert again == plan(state, observation, frozenset({CLAIM}))
-
-
-def test_guest_that_another_node_took_over_leaves_although_nothing_changed_here():
-    state, observation, agreement = active(), seen(domain()), Agreement()
-    assert plan(state, observation, frozenset(), agreement=agreement) == ()
-    by = TakenOver(host="cn2", migration_uuid=uid(8))
-    (step,) = plan(state, observation, frozenset(), {CLAIM: by}, agreement=agreement)
-    assert [transition.verb for transition in step.transitions] == ["evacuated"]
-
-
-def test_domain_that_is_recorded_meanwhile_is_compared():
-    state, observation, agreement = active(), seen(domain()), Agreement()
-    assert plan(state, observation, frozenset(), agreement=agreement) == ()
-    usage = BOUND.domain_usage()
-    assert usage is not None
-    recorded = state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
-    (step,) = plan(recorded, observation, frozenset(), agreement=agreement)
-    assert step.removes_domain_usage
 
 
 def test_attach_claim_whose_device_is_not_there_expires_although_nothing_changed():

@@ -20,14 +20,6 @@ def renewed(state):
     return state.fold(claims.renew_claim(state, call("renew_claim"), NOON, CLAIM).change)
 
 
-def test_step_is_skipped_if_its_owner_was_touched_since_the_base():
-    base = active()
-    ended = released(base)
-    after, outcome = audited(base, seen(), state=ended)
-    assert outcome.skipped == (OWNER,)
-    assert after == ended
-
-
 def test_what_is_unknown_is_recorded_whatever_touched_its_owner():
     unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
     base = active()

@@ -25,33 +25,12 @@ def lines(state):
     return [(one.owner_id, one.claim_uuid, one.resource, one.problem) for one in absent(state)]
 
 
-def test_no_cpu_is_absent_while_all_are_configured():
-    assert lines(state_with({2, 4, 6})) == []
-
-
-def test_cpu_that_left_the_dedicated_set_is_absent_for_its_claim():
-    first, second = (claim.uuid for claim in CLAIMS)
-    assert lines(state_with({4})) == [
-        (uid(1), first, "host CPU 6", ABSENT),
-        (uid(2), second, "host CPU 2", ABSENT),
-    ]
-
-
-def test_offline_cpu_is_absent():
-    without = replace(NO_SMT, cpus=NO_SMT.cpus - {6})
-    assert [line[2] for line in lines(state_with({2, 4, 6}, without))] == ["host CPU 6"]
-
-
 def test_absent_cpu_is_not_drift_and_is_printed_as_a_sentence():
     assert drifts(state_with({2, 4})) == ()
     (one,) = absent(state_with({2, 4}))
     assert str(one) == (
         f"instance {uid(1)}: host CPU 6 is claimed, but is gone, offline or not configured"
     )
-
-
-def test_nothing_is_absent_on_a_host_that_was_never_observed():
-    assert lines(state_with({4}, topology=None)) == []
 
 
 def test_encryption_that_the_host_does_not_support_any_more_is_absent():

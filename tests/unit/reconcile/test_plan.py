@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.change import Change
-from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
+from rtagent.model.claim import DAMAGED
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.node_state import HOST
-from rtagent.model.reboot import Reboot, reboot
+from rtagent.model.reboot import Reboot
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
 from tests.support.audits import (
@@ -24,34 +23,13 @@ from tests.support.audits import (
     unreadable,
 )
 from tests.support.hosts import NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1
-
-
-def test_audit_of_an_unchanged_host_has_no_steps():
-    assert plan(active(), seen(domain()), frozenset()) == ()
-
-
-def test_building_claim_is_activated_when_its_domain_appears():
-    after, _ = audited(building(), seen(domain()))
-    assert after.claims[CLAIM].state == ACTIVE
-    assert after.claims[CLAIM].expires_at is None
-
-
-@pytest.mark.parametrize("running", [True, False])
-def test_domain_that_is_only_defined_is_present(running):
-    assert plan(active(), seen(domain(running=running)), frozenset()) == ()
+from tests.support.pci_hosts import GPU_0
 
 
 def test_active_claim_without_a_domain_is_suspect_and_still_counted():
     after, _ = audited(active(), seen())
     assert after.claims[CLAIM].suspect
     assert after.usage == active().usage
-
-
-def test_suspect_claim_is_trusted_when_its_domain_is_back():
-    missed, _ = audited(active(), seen())
-    after, _ = audited(missed, seen(domain()))
-    assert after.claims[CLAIM].suspect is None
 
 
 def test_nothing_is_concluded_from_a_domain_that_was_gone_before_it_was_read():
@@ -69,19 +47,10 @@ def test_what_is_unknown_is_recorded_before_what_is_not_unknown_any_more():
     assert [step.key for step in steps] == [uid(9), uid(8)]
 
 
-def test_building_claim_without_a_domain_is_left_alone():
-    assert plan(building(), seen(), frozenset()) == ()
-
-
 def test_lapsed_claim_ends_after_a_complete_observation_without_its_domain():
     after, outcome = audited(building(), seen(), {CLAIM})
     assert not after.claims
     assert len(outcome.applied) == 1
-
-
-def test_lapsed_claim_does_not_end_while_its_domain_is_here():
-    after, _ = audited(building(), seen(domain()), {CLAIM})
-    assert after.claims[CLAIM].state == ACTIVE
 
 
 @pytest.mark.parametrize("observed", [seen(), seen(domain())])
@@ -91,15 +60,6 @@ def test_no_audit_ends_or_trusts_a_claim_whose_record_was_damaged(state, observe
     state = state.fold(Change(cause="test", at=NOON, puts=(damaged,)))
     after, _ = audited(state, observed, {CLAIM})
     assert after.claims == state.claims
-
-
-def test_no_audit_ends_the_claim_with_which_a_damaged_one_would_end():
-    state = building()
-    attached = {"uuid": uid(3), "kind": ATTACH, "suspect": f"{DAMAGED}vcpus"}
-    devices = replace(state.claims[CLAIM], state=ACTIVE, expires_at=None, **attached)
-    state = state.fold(Change(cause="test", at=NOON, puts=(devices,)))
-    after, _ = audited(state, seen(), {CLAIM})
-    assert set(after.claims) == {CLAIM, uid(3)}
 
 
 def test_incomplete_observation_concludes_nothing_from_absence():
@@ -115,12 +75,6 @@ def test_observation_of_the_host_alone_concludes_nothing_about_domains():
     after, _ = audited(state, alone, lapsed=[CLAIM])
     assert (after.claims, after.domain_usages) == (state.claims, state.domain_usages)
     assert after.topology == alone.topology
-
-
-def test_claims_do_not_account_for_a_domain_that_cannot_be_read():
-    after, _ = audited(active(), seen(unreadable(domain())))
-    assert after.domain_usages[OWNER].occupancy.unknown == frozenset(HostResource)
-    assert (after.claims, after.usage) == (active().claims, active().usage)
 
 
 OCCUPANCY = Occupancy(
@@ -143,22 +97,6 @@ def test_what_is_unknown_of_an_orphan_is_at_least_what_it_was():
     assert readable.domain_usages[OWNER].occupancy == Occupancy()
 
 
-def test_what_can_be_read_of_an_orphan_replaces_what_it_was():
-    orphan, _ = audited(host(), seen(replace(domain(), occupancy=OCCUPANCY)))
-    partly = Occupancy(devices=frozenset({GPU_1}), unknown=frozenset({HostResource.DEVICES}))
-    after, _ = audited(orphan, seen(replace(domain(), occupancy=partly)))
-    devices = frozenset({GPU_0, GPU_1})
-    assert after.domain_usages[OWNER].occupancy == replace(partly, devices=devices)
-
-
-def test_element_that_cannot_be_read_may_be_something_that_the_claim_has_not():
-    unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
-    after, _ = audited(active(), seen(replace(domain(), occupancy=unknown)))
-    assert after.domain_usages[OWNER].occupancy == unknown
-    (drift,) = drifts(after)
-    assert (drift.resource, drift.problem) == ("devices", "UsageUnknown")
-
-
 def test_what_is_unknown_of_a_guest_is_not_missing():
     state = host(numa=PINNING)
     built = claims.instance_claim(
@@ -179,35 +117,12 @@ def test_foreign_domain_counts_until_it_is_gone():
     assert (after.usage, after.domain_usages) == (host().usage, host().domain_usages)
 
 
-def test_usage_of_a_foreign_domain_follows_its_starts_stops_and_changes():
-    state, _ = audited(host(), seen(domain(running=False)))
-    assert state.usage.vcpus == 0
-    for running, vcpus, expected in ((True, 2, 2), (True, 4, 4), (False, 4, 0)):
-        state, _ = audited(state, seen(domain(vcpus=vcpus, running=running)))
-        assert state.usage.vcpus == expected
-
-
 def test_drift_counts_until_the_difference_ends():
     drifted, _ = audited(active(), seen(domain(vcpus=5)))
     assert drifted.usage.vcpus == 5
     assert drifted.claims[CLAIM].vcpus == 2, "never silently repaired"
     after, _ = audited(drifted, seen(domain()))
     assert (after.usage.vcpus, after.domain_usages) == (2, host().domain_usages)
-
-
-def test_release_of_a_drifting_claim_leaves_foreign_usage():
-    drifted, _ = audited(active(), seen(domain(vcpus=5)))
-    ended = claims.release_claim(drifted, call("release_claim"), NOON, CLAIM)
-    assert drifted.fold(ended.change).usage.vcpus == 5
-
-
-def test_changed_topology_is_recorded_and_an_unreadable_one_is_kept():
-    smaller = replace(TOPOLOGY, cpus=frozenset({0}))
-    after, outcome = audited(active(), seen(domain(), topology=smaller))
-    assert after.topology == smaller
-    assert outcome.applied == (HOST,)
-    assert after.usage.vcpus == 2, "what is held stays held"
-    assert plan(active(), seen(domain(), topology=None), frozenset()) == ()
 
 
 def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over():
@@ -217,19 +132,3 @@ def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over()
     assert before.awaited(active().claims.values(), {OWNER}) == frozenset()
     (step,) = plan(active(), seen(), frozenset())
     assert step.transitions[0].verb == "suspect"
-
-
-def test_guest_of_a_claim_that_was_made_after_a_reboot_is_not_awaited():
-    (step,) = plan(active(), seen(), frozenset(), reboot=Reboot(at=NOON, until=600))
-    assert step.transitions[0].verb == "suspect"
-
-
-@pytest.mark.parametrize(("passed", "left"), [(0, 600), (599, 1), (-5, 600)])
-def test_guests_are_awaited_for_the_rest_of_the_time(passed: int, left: int):
-    found = reboot(NOON, NOON + timedelta(seconds=passed), 50.0, 600)
-    assert found == Reboot(at=NOON, until=50.0 + left)
-
-
-def test_no_guest_is_awaited_without_a_reboot_or_after_the_time():
-    assert reboot(None, NOON, 50.0, 600) is None
-    assert reboot(NOON, NOON + timedelta(seconds=600), 50.0, 600) is None
