@@ -17,9 +17,9 @@ from rtagent.allocation.requirements import Requirements
 from rtagent.errors import ClaimConflict, GuestRunning
 from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.new_claim import fitted_claim
-from rtagent.lifecycle.transitions import live, transition
+from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.assignment import AssignedQuantity
-from rtagent.model.change import Call, Event, ended_operation
+from rtagent.model.change import Call, ended_operation
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.node_state import NodeState
@@ -60,9 +60,7 @@ def activate_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str)
 
     :raises ClaimNotFound: IllegalTransition:
     """
-    before = live(state, claim_uuid)
-    after = transition(before, "activate", state, now)
-    return granted(state, call, now, Event(before=before, after=after, action="activate"))
+    return granted(state, call, now, event_of(live(state, claim_uuid), "activate", state, now))
 
 
 def renew_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str) -> Decision:
@@ -70,9 +68,7 @@ def renew_claim(state: NodeState, call: Call, now: datetime, claim_uuid: str) ->
 
     :raises ClaimNotFound: IllegalTransition:
     """
-    before = live(state, claim_uuid)
-    after = transition(before, "renew", state, now)
-    return granted(state, call, now, Event(before=before, after=after, action="renew"))
+    return granted(state, call, now, event_of(live(state, claim_uuid), "renew", state, now))
 
 
 def release_claim(
@@ -124,9 +120,9 @@ def update_usage(state: NodeState, call: Call, now: datetime, facts: InstanceUpd
     An instance without claims here changes nothing.
     """
     verb = "release" if is_gone(facts.vm_state, facts.task_state) else "update"
-    events = tuple(
-        Event(before=before, after=_updated(before, facts, verb, state, now), action=verb)
-        for before in state.claims_of(facts.uuid)
+    events = (
+        event_of(claim, verb, state, now, instance=_updated(claim, facts))
+        for claim in state.claims_of(facts.uuid)
     )
     return granted(state, call, now, *events)
 
@@ -157,9 +153,7 @@ def _end(
         return Granted(call.change(now, operations=operations))
     if before.owner_id in running:
         raise GuestRunning(claim_uuid=claim_uuid, owner_id=before.owner_id)
-    after = transition(before, verb, state, now)
-    event = Event(before=before, after=after, action=verb, reason=reason)
-    return granted(state, call, now, event)
+    return granted(state, call, now, event_of(before, verb, state, now, reason))
 
 
 def _check_no_claim(state: NodeState, owner_id: str, claim_uuid: str) -> None:
@@ -174,11 +168,8 @@ def _check_no_claim(state: NodeState, owner_id: str, claim_uuid: str) -> None:
         raise ClaimConflict(f"claim {claim_uuid} is another instance's", claim_uuid=claim_uuid)
 
 
-def _updated(
-    claim: Claim, facts: InstanceUpdate, verb: str, state: NodeState, now: datetime
-) -> Claim:
-    """The claim with the facts that the update has. A task_state of None is a fact, too."""
+def _updated(claim: Claim, facts: InstanceUpdate) -> InstanceFacts:
+    """The claim's instance as the update says. A task_state of None is a fact, too."""
     given = {name: getattr(facts, name) for name in InstanceFacts.__struct_fields__}
     known = {name: value for name, value in given.items() if value is not None}
-    instance = replace(claim.instance, **{**known, "task_state": facts.task_state})
-    return transition(claim, verb, state, now, instance=instance)
+    return replace(claim.instance, **{**known, "task_state": facts.task_state})

@@ -21,7 +21,7 @@ from rtagent.bus import Bus, StatePublished
 from rtagent.errors import RtAgentError, StoreUnavailable
 from rtagent.lifecycle import moves
 from rtagent.lifecycle.consequences import unchanged
-from rtagent.lifecycle.recorded_providers import claims_with_new_providers
+from rtagent.lifecycle.placed_guests import claims_with_new_providers
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Rule

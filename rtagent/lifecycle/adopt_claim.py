@@ -28,7 +28,7 @@ from rtagent.lifecycle.stated_units import (
     held_by_others,
     unrecorded,
 )
-from rtagent.lifecycle.transitions import live, transition
+from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.assignment import AssignedResource, Assignment
 from rtagent.model.change import Call, Event
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
@@ -97,9 +97,9 @@ def adopt_mdevs(
     taken = tuple(completed_resource(state, each) for each in mdevs)
     _check_not_held(state, replace(claim, numa_topology=None, pci=(), resources=taken))
     kept = (each for each in claim.resources if each.parent_addr is None)
-    after = transition(claim, "adopt_mdevs", state, now, resources=(*kept, *taken))
     reason = ", ".join(each.identifier for each in taken) or "none"
-    event = Event(before=claim, after=after, action="adopt_mdevs", reason=reason)
+    resources = (*kept, *taken)
+    event = event_of(claim, "adopt_mdevs", state, now, reason, resources=resources)
     return granted(state, call, now, event)
 
 

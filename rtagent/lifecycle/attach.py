@@ -22,7 +22,7 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.new_claim import new_claim
-from rtagent.lifecycle.transitions import live, transition
+from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
@@ -93,8 +93,7 @@ def allocate_pci_devices(
     before = live(state, claim_uuid)
     if before.kind != ATTACH or before.owner_id != owner_id:
         raise ClaimNotFound(claim_uuid=claim_uuid)
-    after = transition(before, "activate", state, now)
-    return granted(state, call, now, Event(before=before, after=after, action="activate"))
+    return granted(state, call, now, event_of(before, "activate", state, now))
 
 
 def end_pci_claims(
@@ -159,11 +158,9 @@ def _without(
     """
     left = tuple(each for each in claim.pci if devices and each.address not in devices)
     if not left:
-        return Event(before=claim, after=transition(claim, verb, state, now), action=verb)
-    verb = f"{verb}_devices"
+        return event_of(claim, verb, state, now)
     given = ", ".join(each.address for each in claim.pci if each not in left)
-    after = transition(claim, verb, state, now, pci=left)
-    return Event(before=claim, after=after, action=verb, reason=f"gave back {given}")
+    return event_of(claim, f"{verb}_devices", state, now, f"gave back {given}", pci=left)
 
 
 def _fit(

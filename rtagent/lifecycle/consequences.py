@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.lifecycle.transitions import transition
+from rtagent.lifecycle.transitions import event_of
 from rtagent.model.change import Call, Change, Event
 from rtagent.model.claim import ATTACH, INCOMING, OUTGOING, RELEASED, Claim
 from rtagent.model.decision import Granted
@@ -76,9 +76,8 @@ def _attached_ends(state: NodeState, events: Sequence[Event], now: datetime) -> 
                 continue
             mains = every if claim.quarantined else older or every
             if claim.uuid not in ended and mains and ended.issuperset(mains):
-                after = transition(claim, "release", state, now)
                 reason = "the claim that it was added to has ended"
-                yield Event(before=claim, after=after, action="release", reason=reason)
+                yield event_of(claim, "release", state, now, reason)
 
 
 def _aborted_moves(

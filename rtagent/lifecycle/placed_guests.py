@@ -1,5 +1,5 @@
-"""The assignment of a guest that is placed here: it follows from the guest's flavor and image and
-from the host's configuration. Pure.
+"""What follows from the host's configuration for claims: the assignment of a guest that is placed
+here, which follows from its flavor and image, too, and the uuids of providers. Pure.
 """
 
 from __future__ import annotations
@@ -7,23 +7,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from rtagent.allocation.kept_views import host_for_new_owners
 from rtagent.allocation.requirements import local_disk_mb
 from rtagent.errors import InvalidFlavor
 from rtagent.lifecycle.consequences import granted
-from rtagent.lifecycle.transitions import transition
+from rtagent.lifecycle.transitions import event_of
 from rtagent.model.assignment import Assignment
-from rtagent.model.change import Call, Event
+from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
+from rtagent.model.policy import Policy
+from rtagent.model.provider_names import provider_uuid
 from rtagent.model.request import Flavor, Image, Instance
 from rtagent.model.usage import Usage
 from rtagent.numa.cpu_policies import ISOLATE
 from rtagent.numa.fit import completed
 from rtagent.numa.host_cpus import with_idle_siblings
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
+from rtagent.pci.placement_reporting import provider_of_device, provider_of_resource
 
 
 def placed(state: NodeState, required: NumaRequirements, given: Assignment | None) -> Assignment:
@@ -77,19 +82,17 @@ def follow_configuration(state: NodeState, call: Call, now: datetime) -> Granted
     cells and host CPUs of its own. For a program whose driver makes guests from the configuration
     and not from their claims: a guest that runs with an earlier one differs until it is restarted.
     """
-    return granted(state, call, now, *_changes(state, now))
+    reason = "the host's configuration has changed"
+    events = (
+        event_of(claim, "update", state, now, reason, numa_topology=assignment)
+        for claim, assignment in _outdated(state)
+    )
+    return granted(state, call, now, *events)
 
 
 def follows_configuration(state: NodeState) -> bool:
     """Return whether every claim has that assignment."""
     return next(_outdated(state), None) is None
-
-
-def _changes(state: NodeState, now: datetime) -> Iterator[Event]:
-    for claim, assignment in _outdated(state):
-        after = transition(claim, "update", state, now, numa_topology=assignment)
-        reason = "the host's configuration has changed"
-        yield Event(before=claim, after=after, action="update", reason=reason)
 
 
 def _outdated(state: NodeState) -> Iterator[tuple[Claim, Assignment]]:
@@ -101,3 +104,34 @@ def _outdated(state: NodeState) -> Iterator[tuple[Claim, Assignment]]:
             assignment = placed(state, required, claim.numa_topology)
             if assignment != claim.numa_topology:
                 yield claim, assignment
+
+
+def claims_with_new_providers(state: NodeState, policy: Policy, now: datetime) -> tuple[Claim, ...]:
+    """Return the claims whose units have another provider under a policy than they record, because
+    the policy adopts some.
+    """
+    after = replace(state, policy=policy)
+    changed = ((claim, _with_providers(claim, after)) for claim in state.claims.values())
+    return tuple(
+        replace(new, updated_at=now, revision=state.revision + 1)
+        for claim, new in changed
+        if new != claim and not claim.quarantined
+    )
+
+
+def _with_providers(claim: Claim, state: NodeState) -> Claim:
+    return replace(
+        claim,
+        resources=tuple(
+            replace(unit, provider=provider_of_resource(state, unit.parent_addr))
+            for unit in claim.resources
+        ),
+        pci=tuple(
+            replace(device, provider=provider_of_device(state, device.address))
+            for device in claim.pci
+        ),
+        quantities=tuple(
+            replace(each, provider=provider_uuid(state.node, state.policy.placement, each.suffix))
+            for each in claim.quantities
+        ),
+    )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.errors import ClaimNotFound
 from rtagent.lifecycle.attach import with_devices
 from rtagent.lifecycle.consequences import granted
-from rtagent.lifecycle.transitions import live, transition
+from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.decision import Granted
@@ -42,7 +42,7 @@ def release_claims(
             elif state.claims[uuid].owner_id != owner_id:
                 raise ClaimNotFound(claim_uuid=uuid)
         claims = tuple(claim for claim in claims if claim.uuid in claim_uuids)
-    events = (_released(claim, state, now, reason) for claim in claims)
+    events = (event_of(claim, "release", state, now, reason) for claim in claims)
     decision = granted(state, call, now, *events)
     operations = (*decision.change.operations, *map(ended_operation, absent))
     return replace(decision, change=replace(decision.change, operations=operations))
@@ -73,16 +73,10 @@ def give_back_devices(
     return granted(state, call, now, *events)
 
 
-def _released(claim: Claim, state: NodeState, now: datetime, reason: str = "") -> Event:
-    after = transition(claim, "release", state, now)
-    return Event(before=claim, after=after, action="release", reason=reason)
-
-
 def _without(claim: Claim, devices: Collection[str], state: NodeState, now: datetime) -> Event:
     left = tuple(each for each in claim.pci if each.address not in devices)
     given = ", ".join(each.address for each in claim.pci if each not in left)
     reason = f"gave back {given}"
     if claim.kind == ATTACH and not left:
-        return _released(claim, state, now, reason)
-    after = transition(claim, "give_back", state, now, pci=left)
-    return Event(before=claim, after=after, action="give_back", reason=reason)
+        return event_of(claim, "release", state, now, reason)
+    return event_of(claim, "give_back", state, now, reason, pci=left)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent.model.assignment import AssignedResource, CellAssignment
 from rtagent.model.base import Value
@@ -125,13 +125,7 @@ class HeldUnit(Value, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, str | None]:
         """Return the unit as a document, for the error."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "owner_id": self.owner_id,
-            "claim_uuid": self.claim_uuid,
-            "message": str(self),
-        }
+        return {**asdict(self), "message": str(self)}
 
 
 def held_by_others(state: NodeState, claim: Claim) -> tuple[HeldUnit, ...]:

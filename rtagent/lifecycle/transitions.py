@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import ClaimNotFound, IllegalTransition
 from rtagent.lifecycle.new_claim import lease_end
+from rtagent.model.change import Event
 from rtagent.model.claim import (
     ACTIVE,
     ATTACH,
@@ -97,6 +98,14 @@ def transition(claim: Claim, verb: str, state: NodeState, now: datetime, **other
     elif verb == "renew":
         fields["expires_at"] = lease_end(state, now)
     return replace(claim, **fields)
+
+
+def event_of(
+    claim: Claim, verb: str, state: NodeState, now: datetime, reason: str = "", **other: object
+) -> Event:
+    """The event of a claim's `transition`. :param reason: for the history."""
+    after = transition(claim, verb, state, now, **other)
+    return Event(before=claim, after=after, action=verb, reason=reason)
 
 
 def illegal(claim: Claim, verb: str) -> IllegalTransition:

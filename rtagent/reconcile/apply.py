@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import asdict, replace
 
 from rtagent.lifecycle.consequences import with_consequences
-from rtagent.lifecycle.transitions import transition
+from rtagent.lifecycle.transitions import event_of
 from rtagent.model.change import Change, Event
 from rtagent.model.event import DRIFT_FOUND, Notification
 from rtagent.model.event_payloads import DriftPayload
@@ -98,5 +98,4 @@ def _first(facts: Iterable[T | None]) -> T | None:
 def _event(state: NodeState, planned: ClaimTransition, now: datetime) -> Event:
     before = state.claims[planned.claim_uuid]
     suspect = planned.reason if planned.verb == "suspect" else None
-    after = transition(before, planned.verb, state, now, suspect=suspect)
-    return Event(before=before, after=after, action=planned.verb, reason=planned.reason)
+    return event_of(before, planned.verb, state, now, planned.reason, suspect=suspect)

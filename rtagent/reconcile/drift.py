@@ -163,12 +163,7 @@ def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tupl
 
 
 def _drift(
-    claim: Claim,
-    resource: str,
-    unit: str,
-    claimed: int,
-    observed: int,
-    problem: str = DIFFERENT,
+    claim: Claim, resource: str, unit: str, claimed: int, observed: int, problem: str = DIFFERENT
 ) -> Drift:
     return Drift(
         owner_id=claim.owner_id,

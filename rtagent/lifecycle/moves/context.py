@@ -19,7 +19,7 @@ from rtagent.errors import (
     RequestError,
 )
 from rtagent.lifecycle.consequences import granted
-from rtagent.lifecycle.transitions import transition
+from rtagent.lifecycle.transitions import event_of
 from rtagent.model.base import Value
 from rtagent.model.change import Call, Change, Event
 from rtagent.model.claim import EVACUATION, INCOMING, OUTGOING, Claim
@@ -137,9 +137,7 @@ class MoveContext(Value, frozen=True, kw_only=True):
 
         :raises IllegalTransition:
         """
-        verb = verb or self.verb
-        after = transition(claim, verb, self.state, self.now, **fields)
-        return Event(before=claim, after=after, action=verb, reason=reason)
+        return event_of(claim, verb or self.verb, self.state, self.now, reason, **fields)
 
     def record_with(self, status: str, role: str, claim: Claim | None) -> Migration:
         """The record with this status. Role and claim are those of a new record."""

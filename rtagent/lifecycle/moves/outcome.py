@@ -108,13 +108,7 @@ def _status(move: MoveContext, outcome: Outcome, role: Role) -> str:
     """Return the status of the node's record; one that is final stays."""
     if move.status in RETURNED | SUCCEEDED:
         return str(move.status)
-    match outcome:
-        case "arrived":
-            statuses = ARRIVED_STATUS if role == DEST else MOVING_STATUS
-            return statuses[move.facts.migration_type]
-        case "confirmed":
-            return RELEASED_STATUS[move.facts.migration_type]
-        case "reverted":
-            return REVERTED
-        case "failed":
-            return ERROR
+    if outcome in ("reverted", "failed"):
+        return REVERTED if outcome == "reverted" else ERROR
+    arrived = ARRIVED_STATUS if role == DEST else MOVING_STATUS
+    return (arrived if outcome == "arrived" else RELEASED_STATUS)[move.facts.migration_type]

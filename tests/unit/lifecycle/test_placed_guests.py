@@ -4,8 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.claims import instance_claim
-from rtagent.lifecycle.placed_guests import follow_configuration, follows_configuration
-from rtagent.lifecycle.recorded_providers import claims_with_new_providers
+from rtagent.lifecycle.placed_guests import (
+    claims_with_new_providers,
+    follow_configuration,
+    follows_configuration,
+)
 from rtagent.model.change import Change
 from rtagent.model.claim import DAMAGED
 from rtagent.model.device import MdevType

@@ -236,6 +236,24 @@ def test_the_history_begins_with_the_adoption():
              "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"],
             "it has 2 guest cells, but",
         ),
+        (
+            ["<cputune><vcpusched vcpus='1' scheduler='fifo' priority='1'/></cputune>"],
+            "it has realtime vCPUs that are not pinned",
+        ),
+        (
+            ["<numatune><memnode cellid='1' mode='strict' nodeset='1'/></numatune>"
+             "<cpu><numa><cell id='0' cpus='0' memory='512' unit='MiB'/>"
+             "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"],
+            "the memory of its guest cell 0 is bound to no single host cell",
+        ),
+        (
+            [pinned_parts(1, [4, 5], 1024).replace("cpus='0-1'", "cpus='0'")],
+            "its vCPUs 1 are in no guest cell",
+        ),
+        (
+            [pinned_parts(1, [4, 5], 1024).replace("pin cpuset='4-5'", "pin cpuset='2'")],
+            "its emulator runs on the host CPUs 2",
+        ),
         (["<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>"], "has dies"),
         ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
         (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
