@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from types import TracebackType
@@ -17,8 +16,6 @@ from rtagent.bus import Bus
 from rtagent.conf.settings import Settings
 from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
-from rtagent.model.assignment import PmemNamespace
-from rtagent.model.device import Device, RootPorts
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy, ProviderFiles
@@ -185,21 +182,6 @@ class EmbeddedNode:
     def state(self) -> NodeState:
         """The last published state. Immutable; takes no lock."""
         return self.tracker.snapshot()
-
-    @property
-    def devices(self) -> Sequence[Device] | None:
-        """The host's devices as of the last audit; None before the first audit."""
-        return self.auditor.devices
-
-    @property
-    def root_ports(self) -> RootPorts:
-        """The root ports of the host's devices as of the last audit that could list them."""
-        return self.auditor.root_ports
-
-    @property
-    def namespaces(self) -> Sequence[PmemNamespace] | None:
-        """The host's persistent memory namespaces as of the last audit; None: unknown."""
-        return self.auditor.namespaces
 
     def apply(self, settings: Settings) -> None:
         """Apply the policy of these settings. Existing allocations stay.

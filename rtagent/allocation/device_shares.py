@@ -49,6 +49,15 @@ class Mismatch(Value, frozen=True, kw_only=True):
         }
 
 
+def mismatch(
+    name: str, allocated: int, needed: int, rule: str = NOT_NEEDED, provider: str | None = None
+) -> Mismatch:
+    """Return a difference of a resource class."""
+    return Mismatch(
+        resource_class=name, allocated=allocated, needed=needed, rule=rule, provider=provider
+    )
+
+
 def check(mismatches: Iterable[Mismatch]) -> None:
     """Raise every difference.
 
@@ -158,7 +167,7 @@ def _mapped(
 
 def _unmapped(uuid: str, name: str, request: DeviceRequest | None, rule: str) -> Mismatch:
     needed = request.count if request is not None else 1
-    return Mismatch(provider=uuid, resource_class=name, allocated=0, needed=needed, rule=rule)
+    return mismatch(name, 0, needed, rule, uuid)
 
 
 def _differences(
@@ -178,7 +187,7 @@ def _differences(
         if not least <= found[name] <= most:
             differ = True
             needed = least if found[name] < least else most
-            yield _difference(name, found[name], needed, NOT_NEEDED)
+            yield mismatch(name, found[name], needed)
     for each in acceptances:
         request, mapped = each.request, shares.mapped.get(each.request.request_id)
         if mapped is not None:
@@ -187,12 +196,8 @@ def _differences(
                 differ = True
                 rule = f"the providers of request {request.request_id} in provider_mapping"
                 name = " or ".join(sorted({classes[provider] for provider in mapped}))
-                yield _difference(name, number, request.count, rule)
+                yield mismatch(name, number, request.count, rule)
     least, most = sum(each.least for each in acceptances), sum(each.most for each in acceptances)
     if not differ and not least <= shares.total <= most:
         needed = least if shares.total < least else most
-        yield _difference(" or ".join(names), shares.total, needed, NOT_NEEDED)
-
-
-def _difference(name: str, allocated: int, needed: int, rule: str) -> Mismatch:
-    return Mismatch(resource_class=name, allocated=allocated, needed=needed, rule=rule)
+        yield mismatch(" or ".join(names), shares.total, needed)

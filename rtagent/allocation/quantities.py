@@ -123,7 +123,7 @@ def _alone(
             continue
         found = [list(_shortfalls(state, owner_id, [(each, quantity)])) for each in offered]
         if all(found):
-            yield min((reason for bad in found for reason in bad), key=_miss)
+            yield min((reason for bad in found for reason in bad), key=lambda each: each.miss)
 
 
 def _fitted(
@@ -167,10 +167,6 @@ def _reason(
     )
 
 
-def _miss(reason: Reason) -> float:
-    return float(reason.miss)
-
-
 class FittedEncryption(Value, frozen=True):
     """The encryption of a guest and its context; both are None if it requests none."""
 
@@ -210,7 +206,9 @@ def fit_encryption(
         return FittedEncryption()
     suffix, inventory = provider_suffix(model), context_inventories(state).get(model)
     if inventory is None:
-        return refuse([_not_offered(provider_name(state.node, suffix))])
+        where = provider_name(state.node, suffix)
+        missing = _reason(state, RESOURCE_CLASS, 1, 0, ReasonCode.NOT_OFFERED)
+        return refuse([replace(missing, where=where, unit="contexts")])
     if (reason := additional_shortfall(state, owner_id, inventory, 1)) is not None:
         return refuse([reason])
     assert state.topology is not None, "it offers contexts"
@@ -231,14 +229,3 @@ def _number(state: NodeState, capacity: EncryptionCapacity) -> int:
     allowed = state.policy.max_sev_guests if capacity.model == AMD_SEV else None
     numbers = (each for each in (capacity.contexts, allowed) if each is not None)
     return min(numbers, default=0)
-
-
-def _not_offered(where: str) -> Reason:
-    return Reason(
-        code=ReasonCode.NOT_OFFERED,
-        resource=RESOURCE_CLASS,
-        where=where,
-        requested=1,
-        available=0,
-        unit="contexts",
-    )

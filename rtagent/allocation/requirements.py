@@ -78,8 +78,8 @@ GROUP_POLICY, GROUP_POLICIES = "group_policy", ("none", "isolate")
 class Requirements(Value, frozen=True, kw_only=True):
     """The requirements of a new claim.
 
-    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
-    :ivar disk_mb: MB on the host's own disks. :ivar numa: CPUs, cells and pages.
+    :ivar usage: what the claim adds to its owner's: shared vCPUs, dedicated CPUs, memory, and disk
+        of the host's own. :ivar numa: CPUs, cells and pages.
     :ivar limits: the maximum usage of all guests and the host together, by field of `Usage`. A
         field that is absent is limited by the capacity that the host advertises.
     :ivar cell_limits: how far one host cell may be overcommitted. :ivar devices: PCI devices.
@@ -91,10 +91,7 @@ class Requirements(Value, frozen=True, kw_only=True):
     :ivar mem_encryption: the model by which the guest's memory is encrypted, or None.
     """
 
-    vcpus: int
-    pcpus: int
-    memory_mb: int
-    disk_mb: int
+    usage: Usage
     numa: NumaRequirements
     limits: Mapping[str, int] = {}
     cell_limits: CellLimits = CellLimits()
@@ -103,13 +100,6 @@ class Requirements(Value, frozen=True, kw_only=True):
     numbered: tuple[ResourceGroup, ...] = ()
     allocated: Mapping[str, int] = {}
     mem_encryption: str | None = None
-
-    @property
-    def usage(self) -> Usage:
-        """The usage that the claim adds to its owner, without the usage by CPU and cell."""
-        return Usage(
-            vcpus=self.vcpus, pcpus=self.pcpus, memory_mb=self.memory_mb, disk_mb=self.disk_mb
-        )
 
 
 def from_request(
@@ -140,10 +130,12 @@ def from_request(
     pmem, disk_mb = pmem_request(flavor), local_disk_mb(instance)
     own = Usage(vcpus=numa.vcpus, pcpus=numa.pcpus, memory_mb=flavor.memory_mb, disk_mb=disk_mb)
     return Requirements(
-        vcpus=numa.vcpus + _number(extra, "VCPU"),
-        pcpus=numa.pcpus,
-        memory_mb=flavor.memory_mb + _number(extra, "MEMORY_MB"),
-        disk_mb=disk_mb + _number(extra, "DISK_GB") * MB_IN_GB,
+        usage=Usage(
+            vcpus=own.vcpus + _number(extra, "VCPU"),
+            pcpus=own.pcpus,
+            memory_mb=own.memory_mb + _number(extra, "MEMORY_MB"),
+            disk_mb=own.disk_mb + _number(extra, "DISK_GB") * MB_IN_GB,
+        ),
         numa=numa,
         limits=_limits(limits),
         cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),

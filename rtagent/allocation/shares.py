@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation import device_shares
-from rtagent.allocation.device_shares import NOT_NEEDED, NOT_OURS, NOT_THERE, Mismatch, check
+from rtagent.allocation.device_shares import NOT_OURS, NOT_THERE, Mismatch, check, mismatch
 from rtagent.allocation.provider_pools import DISK, ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
@@ -143,13 +143,9 @@ class _Parts:
         for uuid, name, number in self._all():
             ours = uuid in self._pools.uuids
             if ours and not self._pools.has(uuid, name):
-                yield Mismatch(
-                    provider=uuid, resource_class=name, allocated=number, needed=0, rule=NOT_THERE
-                )
+                yield mismatch(name, number, 0, NOT_THERE, uuid)
             if not (ours or lenient or name == DISK) and self._pools.counts(name):
-                yield Mismatch(
-                    provider=uuid, resource_class=name, allocated=number, needed=0, rule=NOT_OURS
-                )
+                yield mismatch(name, number, 0, NOT_OURS, uuid)
 
     def of_the_host(self, needed: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of vCPUs, CPUs, memory and disk."""
@@ -158,7 +154,7 @@ class _Parts:
             fits = here + elsewhere == number and 0 in (here, elsewhere)
             with_source = lenient and (here == number or (not here and elsewhere >= number))
             if not fits and not with_source:
-                yield _unequal(name, here + elsewhere, number)
+                yield mismatch(name, here + elsewhere, number)
 
     def of_resources(
         self, state: NodeState, requests: Mapping[str, ResourceRequest]
@@ -168,12 +164,12 @@ class _Parts:
             request, allocated = requests.get(name, 0), self.resources.get(name, {})
             if isinstance(request, int):
                 if self._pools.assigns(name) and self.here[name] != request:
-                    yield _unequal(name, self.here[name], request)
+                    yield mismatch(name, self.here[name], request)
                 continue
             named = _by_parent(state, name, request)
             for uuid, parent in self._providers(name):
                 if named[parent] != allocated.get(parent, 0):
-                    yield _unequal(name, allocated.get(parent, 0), named[parent], uuid)
+                    yield mismatch(name, allocated.get(parent, 0), named[parent], provider=uuid)
 
     def of_quantities(self, requests: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of the classes that another service, or a provider
@@ -184,7 +180,7 @@ class _Parts:
             total = here + self.elsewhere[name]
             with_source = lenient and here in (0, needed) and total >= needed
             if total != needed and not with_source:
-                yield _unequal(name, total, needed)
+                yield mismatch(name, total, needed)
 
     def of_contexts(self, model: str | None) -> Iterator[Mismatch]:
         """Yield the differences of contexts for the encryption of memory.
@@ -195,7 +191,7 @@ class _Parts:
         for (uuid, name), each in self._pools.contexts.items():
             needed, allocated = int(each == suffix), self._number(uuid, name)
             if allocated != needed:
-                yield _unequal(name, allocated, needed, uuid)
+                yield mismatch(name, allocated, needed, provider=uuid)
 
     def _number(self, uuid: str, resource_class: str) -> int:
         allocation = self._allocations.get(uuid)
@@ -221,16 +217,4 @@ def _by_parent(state: NodeState, resource_class: str, names: Sequence[str]) -> C
             for each in state.resource_inventories
             if each.resource_class == resource_class
         }
-    )
-
-
-def _unequal(
-    resource_class: str, allocated: int, needed: int, provider: str | None = None
-) -> Mismatch:
-    return Mismatch(
-        provider=provider,
-        resource_class=resource_class,
-        allocated=allocated,
-        needed=needed,
-        rule=NOT_NEEDED,
     )

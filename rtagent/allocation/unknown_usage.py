@@ -35,8 +35,8 @@ def needs_of(
     sizes = {size for cell in cells for size in cell.pages}
     return {
         # Placement alone may decide on the sizes.
-        HostResource.SIZES: required.memory_mb if state.policy.judges_amounts else 0,
-        HostResource.CPUS: required.pcpus,
+        HostResource.SIZES: required.usage.memory_mb if state.policy.judges_amounts else 0,
+        HostResource.CPUS: required.usage.pcpus,
         HostResource.CELLS: len(required.numa.cells),
         HostResource.PAGES: sum(_large(cell.pagesize, sizes) for cell in required.numa.cells),
         HostResource.DEVICES: sum(each.count for each in required.devices)

@@ -80,7 +80,7 @@ def _amounts(state: NodeState, fitting: _Fitting) -> Iterator[Stranded]:
         ("MEMORY_MB", "memory_mb", "MB", free.free_memory_mb),
         ("DISK_GB", "disk_mb", "MB", free.free_disk_mb if free.disk_checked else 0),
     ):
-        used = any(getattr(flavor.required, field) for flavor, _ in fitting)
+        used = any(getattr(flavor.required.usage, field) for flavor, _ in fitting)
         if number > 0 and not used:
             where = state.node.hypervisor_hostname
             yield Stranded(resource=resource, where=where, number=number, free=number, unit=unit)

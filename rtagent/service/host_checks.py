@@ -104,19 +104,19 @@ class HostChecks:
             return True
         if names := self._missing_namespaces(state.policy):
             return self._settle(NAMESPACES, missing_error(names))
-        if self._host.namespaces is None:
+        if self._host.auditor.namespaces is None:
             self._reporter.health(NAMESPACES, "warn", "cannot be listed")
             return True
         return self._settle(NAMESPACES)
 
     def _missing_namespaces(self, policy: Policy) -> Sequence[str]:
         held = {name for kind, name in self._host.state.units if kind == RESOURCE}
-        seen = self._host.namespaces
+        seen = self._host.auditor.namespaces
         return () if seen is None else missing_namespaces(policy.pci.pmem, seen, held)
 
     def _wrong_specs(self, policy: Policy) -> Iterator[PciConfigInvalidSpec]:
         """Return the specifications that name a device which cannot have their properties."""
-        return spec_errors(policy.pci.specs, self._host.devices or ())
+        return spec_errors(policy.pci.specs, self._host.auditor.devices or ())
 
 
 def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:

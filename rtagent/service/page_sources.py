@@ -103,7 +103,7 @@ def page_sources(
         document=hypervisor.document,
         comparison=comparison,
         test_claim=test_claim,
-        root_ports=lambda: node.root_ports,
+        root_ports=lambda: node.auditor.root_ports,
         now=clock.now,
     )
 

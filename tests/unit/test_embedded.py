@@ -74,9 +74,9 @@ def test_node_is_that_of_the_settings_and_the_hypervisor(make_settings, hypervis
 
         assert (node.node.uuid, node.node.host) == (uuid, "cn1")
         assert node.node.hypervisor_hostname == "hv1"
-        assert node.devices is None
+        assert node.auditor.devices is None
         assert node.auditor.run("start").good
-        assert node.devices == ()
+        assert node.auditor.devices == ()
 
 
 def test_claims_survive_the_end_of_the_program(make_settings, hypervisor):

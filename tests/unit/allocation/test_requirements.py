@@ -16,20 +16,21 @@ from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
 from rtagent.model.request import Image, Limits, NetworkMetadata, NumaLimits, PciRequest
+from rtagent.model.usage import Usage
 from tests.support.hosts import DEDICATED, NOON, PINNED, PINNING, call, host, request
 
 
 def test_extra_resources_are_added_to_those_of_the_flavor():
     asked = request(1, 100, 1, extra_resource={"VCPU": 1, "MEMORY_MB": 28, "DISK_GB": 2})
     found = from_request(asked, Policy())
-    assert (found.vcpus, found.pcpus, found.memory_mb, found.disk_mb) == (2, 0, 128, 3 * 1024)
+    assert found.usage == Usage(vcpus=2, memory_mb=128, disk_mb=3 * 1024)
     assert not found.assigned_resources
 
 
 def test_dedicated_cpus_are_counted_apart_from_shared_vcpus():
     specs = {**PINNED, "hw:emulator_threads_policy": "isolate"}
     found = from_request(request(2, 100, extra_specs=specs), Policy())
-    assert (found.vcpus, found.pcpus) == (0, 3)
+    assert (found.usage.vcpus, found.usage.pcpus) == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ class Host:
 
     def __init__(self, world, state, devices=None, namespaces=None) -> None:
         self.state, self.devices, self.namespaces = state, devices, namespaces
+        self.auditor = self
         self.errors, self.parts = world.events.errors, world.notes.parts
         self.checks = HostChecks(world.context, self)
 
