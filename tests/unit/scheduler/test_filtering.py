@@ -158,6 +158,13 @@ def test_a_filter_may_refuse_the_request_itself():
         _filtered(Third(lambda host: None, error))
 
 
+@pytest.mark.parametrize("answer", [True, False, "no"])
+def test_an_answer_that_is_no_rejection_refuses_the_host(answer):
+    filtered = _filtered(Third(lambda host: answer))
+    assert filtered.hosts == []
+    assert "neither None nor a Rejection" in filtered.refusals[0].rejection.message
+
+
 def test_a_long_reason_is_cut():
     filtered = _filtered(Third(lambda host: Rejection("x" * 100_000)))
     assert filtered.refusals[0].rejection.message == "x" * (MAX_MESSAGE - 3) + "..."
@@ -286,8 +293,9 @@ def test_a_plugin_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path, monk
         plugins.load(f"{NAMESPACE}.broken", ["BrokenFilter"], "enabled_filters")
 
 
-def test_cheap_filters_judge_first():
+def test_cheap_filters_judge_first_and_each_once():
     enabled = ("ServerGroupAffinityFilter", "JsonFilter", "ComputeFilter", "ImagePropertiesFilter")
+    enabled += ("ComputeFilter",)
     assert HostFilters.load(FilterOptions(enabled_filters=enabled)).names == (
         "ComputeFilter",
         "ImagePropertiesFilter",

@@ -87,6 +87,15 @@ def test_hosts_that_take_no_guest_are_listed_with_the_reason_and_what_they_would
     assert all((each.hosts, each.fits) == (1, 2) for each in found)
 
 
+def test_hosts_that_are_down_for_different_times_are_one_line():
+    hosts = HostsInMemory([host_state(f"cn{number}", seen=number) for number in (1, 2, 3)])
+    made = scheduler(hosts, ManualClock(5000.0), filters=("ComputeFilter",))
+    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
+    assert counts.count(60)
+    [refused] = summaries(counts)["large"].refused
+    assert (refused.hosts, refused.fits) == (3, 6)
+
+
 def test_a_filter_that_ends_the_count_is_named():
     few = aggregate("few", "cn1", max_instances_per_host="7")
     hosts = [host_state("cn1", aggregates=[few])]

@@ -254,7 +254,7 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def test_aggregates_of_later_hosts_apply_and_changes_keep_the_version(view, manager):
+def test_aggregates_of_later_hosts_apply_until_the_host_has_another_name(view, manager):
     manager.set_aggregates([aggregate("b", "cn1"), aggregate("a", "cn1", "cn2", k="1")])
     agent = reported(view)
     seen = view.host(agent)
@@ -263,6 +263,11 @@ def test_aggregates_of_later_hosts_apply_and_changes_keep_the_version(view, mana
     manager.set_aggregates([aggregate("a", "cn1", k="2")])
     assert view.host(agent).metadata("k") == {"2"}
     assert view.host(agent).version == seen.version
+    node = replace(agent.state.node, host="renamed", hypervisor_hostname="r")
+    agent.state = replace(agent.state, node=node)
+    agent.restart()
+    deliver(manager, *agent.messages())
+    assert (view.host(agent).host, view.host(agent).aggregates) == ("renamed", ())
 
 
 # -- hosts that are down --------------------------------------------------------------------------
@@ -327,13 +332,19 @@ def test_view_without_a_database_is_complete_once_agents_had_time_to_answer(view
     assert manager.complete
 
 
-def test_view_with_a_database_is_complete_when_all_its_nodes_are_known(view, manager):
+@pytest.mark.parametrize("silent", [False, True])
+def test_view_with_a_database_is_complete_when_its_nodes_are_known_or_had_time(
+    view, manager, silent
+):
     one, two = ReportingAgent("cn1"), ReportingAgent("cn2")
     manager.expect([one.uuid, two.uuid])
     manager.begin(settle=5)
     deliver(manager, *one.messages())
     assert not manager.complete
-    deliver(manager, *two.messages())
+    if silent:
+        view.clock.advance(5)
+    else:
+        deliver(manager, *two.messages())
     assert manager.complete
 
 
@@ -511,6 +522,16 @@ def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view,
     assert manager.replica_for(seen, uid(1)).usage == seen.replica.usage
 
 
+def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
+    agent = ReportingAgent(state=host(same_host_resize_reuse=True))
+    claim = agent.claim(request(4, 64, owner=uid(1)))
+    deliver(manager, *agent.messages())
+    fields = {"kind": RESIZE, "state": INCOMING, "vcpus": 6, "memory_mb": 32, "revision": 2}
+    after = manager.assume(agent.uuid, replace(claim, uuid=uid(), **fields), here=False)
+    assert (after.vcpus_used, after.free_ram_mb, after.num_instances) == (6, 16384 - 64, 1)
+    assert len(after.instances[uid(1)].claims) == 2 and after.instances_here == {uid(1)}
+
+
 # -- hosts that an operator has forced down -------------------------------------------------------
 
 
@@ -525,3 +546,11 @@ def test_agent_that_reports_another_record_of_forced_down_is_corrected(view, man
     assert view.asked == [Wanted(host="cn1", forced_down=forced)]
     deliver(manager, agent.report(service=ServiceState(forced_down=forced)))
     assert len(view.asked) == 1
+
+
+def test_agent_that_shares_the_database_reads_the_record_itself(view, manager):
+    agent = reported(view)
+    manager.expect([agent.uuid])
+    manager.set_forced_down({"cn1"})
+    deliver(manager, agent.report())
+    assert view.asked == []

@@ -103,12 +103,13 @@ def test_groups_and_traits_of_the_flavor():
         {"trait1:custom_x": "forbidden"},
         {"resources1:VGPU:1,CUSTOM_X": "1"},
         {"in_tree": "tree"},
+        {"group_policy": "any", "resources1:VGPU": "1"},
         {"resources:CUSTOM_": "1"},
         {"trait1:CUSTOM_": "required"},
     ],
 )
 def test_a_malformed_group_is_an_error_that_names_it(extra_specs):
-    [key] = extra_specs
+    key = next(iter(extra_specs))
     with pytest.raises(PropertyInvalid, match=key):
         query(spec(extra_specs=extra_specs))
 
@@ -159,6 +160,12 @@ def test_class_and_traits_of_an_alias():
     assert found["required_a-0"] == (
         "COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST,HW_PCI_LIVE_MIGRATABLE"
     )
+
+
+def test_devices_of_ports_are_not_in_placement():
+    port = PciRequest(count=1, request_id="p", spec=({"vendor_id": "8086"},), source="neutron_port")
+    found = query(spec(pci_requests=(port,)), pci_in_placement=True)
+    assert found == {"resources": "DISK_GB:1,MEMORY_MB:1024,VCPU:1", **ALWAYS}
 
 
 def test_a_device_that_placement_cannot_be_asked_for():

@@ -216,6 +216,7 @@ def test_a_value_without_meaning_is_refused(path, value):
         {"counters": {"num_instances": 2**70}},
         {"metrics": [{"name": "m", "value": float("nan"), "timestamp": "2030-01-01T00:00:00Z"}]},
         {"why_not": "\ud800"},
+        {"page_url": "x" * 256},
         {"usage": None},
         {"usage": {**sent(report_document(REPORT))["usage"], "pinned": {"x": 1}}},
     ],

@@ -10,6 +10,7 @@ from rtagent.model.server import Destination
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.errors import AggregateNotFound
 from rtagent.scheduler.filtering import HostFilters
+from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import INSTANCE, scheduler_request
 
@@ -117,6 +118,8 @@ def test_a_requested_destination_does_not_skip_the_filters():
 def test_a_name_that_no_host_has_is_reported(fields, sentence):
     assert _filtered(**fields).unmatched == (sentence,)
     assert _filtered(force_hosts=("CN1",)).unmatched == ()
+    many = tuple(f"no{number}" for number in range(100))
+    assert len(_filtered(force_hosts=many).unmatched) == MAX_UNMATCHED
     assert _filtered(requested_destination=Destination(host="cn1")).unmatched == ()
 
 

@@ -65,6 +65,11 @@ def test_by_default(weigher, field, expected):
     assert list(weights(weigher, hosts).items()) == list(expected.items())
 
 
+def test_hosts_with_very_many_devices_are_not_distinguished():
+    hosts = [host_state(str(number), available_devices=number) for number in (98, 99, 500)]
+    assert raw(PCIWeigher, hosts) == [2, 1, 1]
+
+
 def test_multiplier_of_failed_builds_is_subtracted_also_that_of_an_aggregate():
     brave = aggregate("brave", "b", build_failure_weight_multiplier="10")
     hosts = [
@@ -93,6 +98,14 @@ def test_host_without_a_required_metric_comes_after_all_others_and_is_named():
     assert list(found.items()) == [("b", 1.0), ("c", 0.0), ("a", 0.0)]
     (score,) = weigh(MetricsWeigher, hosts, options(x=1.0)).scores()[hosts[0].uuid]
     assert (score.raw, score.problem) == (None, "the host has no metric x, which is required")
+
+
+def test_metrics_are_added_with_their_ratios():
+    hosts = [measured("a", x=1.0, y=8.0), measured("b", x=4.0, y=1.5, z=100.0)]
+    assert raw(MetricsWeigher, hosts, options(x=2.0, y=-1.0)) == [-6.0, 6.5]
+    ignoring = aggregate("ignoring", "c", metrics_weight_multiplier="0")
+    ignored = [host_state("c", aggregates=[ignoring])]
+    assert raw(MetricsWeigher, ignored, options(required=False, x=1.0)) == [0.0]
 
 
 def test_host_without_a_metric_that_is_not_required_has_the_weight_of_unavailable():
