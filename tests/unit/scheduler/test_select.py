@@ -98,10 +98,11 @@ def test_no_valid_host_names_the_claims_of_the_instance():
 
 
 def test_a_request_that_is_invalid_on_every_host_is_an_error_of_its_own():
+    chooser = scheduler(two_hosts())
     with pytest.raises(InvalidFlavor, match="hw:numa_nodes=no"):
-        scheduler(two_hosts()).select_destinations(
-            spec(extra_specs={"hw:numa_nodes": "no"}), [uid()]
-        )
+        chooser.select_destinations(spec(extra_specs={"hw:numa_nodes": "no"}), [uid()])
+    [logged] = chooser.decisions()
+    assert (logged.hosts, logged.choices) == (0, ()) and "hw:numa_nodes" in str(logged.error)
 
 
 def test_a_request_whose_last_step_takes_too_long_leaves_nothing():
