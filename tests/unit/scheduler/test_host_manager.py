@@ -525,6 +525,7 @@ def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view,
 def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
     agent = ReportingAgent(state=host(same_host_resize_reuse=True))
     claim = agent.claim(request(4, 64, owner=uid(1)))
+    assert claim is not None
     deliver(manager, *agent.messages())
     fields = {"kind": RESIZE, "state": INCOMING, "vcpus": 6, "memory_mb": 32, "revision": 2}
     after = manager.assume(agent.uuid, replace(claim, uuid=uid(), **fields), here=False)
