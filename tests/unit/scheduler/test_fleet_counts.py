@@ -24,7 +24,10 @@ LARGE = Flavor(name="large", vcpus=1, memory_mb=6 * 1024)
 
 def counted(hosts, *listed, filters=("ComputeFilter",), placement=None):
     view = hosts if hasattr(hosts, "get_all_host_states") else HostsInMemory(hosts)
-    made = scheduler(view, filters=filters, placement=placement)
+    return counted_by(scheduler(view, filters=filters, placement=placement), *listed)
+
+
+def counted_by(made, *listed):
     counts = FleetCounts(lambda: made.parts, lambda: listed)
     assert counts.count(60)
     return counts
@@ -90,9 +93,7 @@ def test_hosts_that_take_no_guest_are_listed_with_the_reason_and_what_they_would
 def test_hosts_that_are_down_for_different_times_are_one_line():
     hosts = HostsInMemory([host_state(f"cn{number}", seen=number) for number in (1, 2, 3)])
     made = scheduler(hosts, ManualClock(5000.0), filters=("ComputeFilter",))
-    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
-    assert counts.count(60)
-    [refused] = summaries(counts)["large"].refused
+    [refused] = summaries(counted_by(made, LARGE))["large"].refused
     assert (refused.hosts, refused.fits) == (3, 6)
 
 
@@ -156,8 +157,7 @@ def test_a_host_that_is_gone_is_not_counted():
 def test_other_filters_count_anew():
     view = HostsInMemory([host_state("cn1", service=ServiceState(disabled=True))])
     made = scheduler(view, filters=("ComputeFilter",))
-    counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
-    assert counts.count(60)
+    counts = counted_by(made, LARGE)
     assert summaries(counts)["large"].room == 0
     other = scheduler(view, filters=()).parts
     made.reconfigure(other.filters, other.weighers, other.options)
