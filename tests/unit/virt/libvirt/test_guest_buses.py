@@ -63,14 +63,13 @@ def test_buses_of_another_claim_replace_them():
 
 
 def test_an_address_in_the_document_stays():
-    own = "<address type='pci' domain='0x0000' bus='0x05' slot='0x00' function='0x0'/>"
-    document = applied(claim(GPU), domain=PC).replace("</hostdev>", f"{own}</hostdev>")
-    document = document.replace("machine='pc'", "machine='q35'").replace(
-        'machine="pc"', 'machine="q35"'
+    own = (
+        "<hostdev type='pci' mode='subsystem'><source><address bus='0x08'/></source>"
+        "<address type='pci' bus='0x05'/></hostdev>"
     )
-    again = applied(claim(GPU), domain=document)
-    assert "controller" not in again
-    assert 'bus="0x05"' in again
+    document = apply(Q35.replace("</devices>", f"{own}</devices>"), claim(GPU))
+    assert "controller" not in document
+    assert 'bus="0x05"' in document
 
 
 def test_existing_expander_buses_stay_and_none_is_added():

@@ -89,12 +89,8 @@ def test_a_document_assigns_exactly_the_claims_devices():
         put_devices(document, device_elements(wanted))
         assert given_devices(document) == Given(addresses=frozenset({GPU_1, vf(3)}))
         tags = [(each.tag, each.get("type")) for each in document.find("devices")]
-        assert tags == [
-            ("interface", "network"),
-            ("hostdev", "usb"),
-            ("hostdev", "pci"),
-            ("interface", "hostdev"),
-        ]
+        assert tags[:2] == [("interface", "network"), ("hostdev", "usb")]
+        assert tags[2:] == [("hostdev", "pci"), ("interface", "hostdev")]
         assert document.find("devices/interface/mac").get("address") == "52:54:00:00:00:01"
         assert {each.get("managed") for each in document.find("devices")[2:]} == {"yes"}
 
@@ -110,20 +106,14 @@ ON_NVME = f"<source type='pci' managed='yes' namespace='1'>{AT}</source>"
 NVME_DISK = f"<disk type='nvme'>{ON_NVME}<target dev='vda'/></disk>"
 LAYERS = f"""<disk type='file'><source file='/top'/><backingStore type='nvme'>
     <format type='raw'/>{ON_NVME}</backingStore><target dev='vda'/></disk>"""
+INTERFACE = "<interface>ens1f0v3</interface>"
 #: Elements that assign a device in another form than a claim does.
 FORMS = [
     (NVME, NVME_DISK),
-    (
-        NVME,
-        f"<hostdev mode='subsystem' type='pci'><source>{AT}</source><alias name='a'/></hostdev>",
-    ),
+    (NVME, f"<hostdev type='pci'><source>{AT}</source><alias name='a'/></hostdev>"),
     (VDPA_DEVICE, "<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-0'/></disk>"),
     (MACVTAP, "<interface type='direct'><source dev='ens1f0v3' mode='passthrough'/></interface>"),
-    (
-        MACVTAP,
-        "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v3</interface></source>"
-        "</hostdev>",
-    ),
+    (MACVTAP, f"<hostdev type='net'><source>{INTERFACE}</source></hostdev>"),
 ]
 
 
@@ -143,10 +133,7 @@ def test_disks_on_namespaces_of_one_controller_stay():
     document = domain(*map(etree.fromstring, disks))
     put_devices(document, device_elements([NVME]), [NVME])
     found = document.iterfind("devices/disk/source")
-    assert [(each.get("namespace"), each.get("managed")) for each in found] == [
-        ("1", "no"),
-        ("2", "no"),
-    ]
+    assert [each.get("namespace") + each.get("managed") for each in found] == ["1no", "2no"]
 
 
 @pytest.mark.parametrize("text", [text for _, text in FORMS])
@@ -196,11 +183,8 @@ def test_devices_of_a_move_take_the_places_of_those_before_it():
         move_devices(document, MOVED, {PF_0, GPU_1, GPU_0})
         put_devices(document, device_elements(after), after)
         assert list(document.find("devices")) == places
-        assert [element_devices(each).addresses for each in places] == [
-            {PF_0},
-            {GPU_1},
-            {GPU_0},
-        ]
+        found = [element_devices(each).addresses for each in places]
+        assert found == [{PF_0}, {GPU_1}, {GPU_0}]
 
 
 def test_devices_are_added_to_a_document_without_any():
