@@ -48,7 +48,7 @@ class Faults:
     kill: int | None = None
     errors: dict[int, Exception] = field(default_factory=dict)
     actions: dict[int, Callable[[], object]] = field(default_factory=dict)
-    lasting: dict[str, Exception] = field(default_factory=dict)
+    lasting: dict[str, BaseException] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
 
     def point(self, name: str) -> None:
