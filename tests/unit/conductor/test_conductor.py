@@ -165,6 +165,14 @@ def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
     assert cloud.guests(server.uuid) == [("h1", "running")]
 
 
+def test_a_lost_lease_prevents_the_start(cloud):
+    cloud.hooks.actions["prepare at h0"] = cloud.audit
+    server = cloud.conductor().build(spec())
+    assert server.place.host == "h1"
+    assert "start at h0 before" not in cloud.faults.passed
+    cloud.check()
+
+
 def test_a_lease_is_renewed_before_a_hook_only_if_the_claim_took_long(cloud):
     cloud.conductor().build(spec())
     assert not cloud.renewed.is_set()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationFailed, OperationInterrupted, ServerConflict
 from rtagent.errors import AgentUnreachable, TooManyRequests
+from rtagent.model.request import Flavor
 from tests.support.cloud import LARGE, SMALL, Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
@@ -108,6 +109,14 @@ def test_a_selection_is_repeated_while_the_scheduler_counts_a_claim_that_has_end
     cloud.scheduler.ended = {"h1": reported}
     assert conductor.cold_migrate(server.uuid, "h1").place.host == "h1"
     assert sum(waited) < 2
+
+
+def test_a_resize_that_no_host_accepts_leaves_the_guest_running(cloud, server):
+    with pytest.raises(OperationFailed, match=r"h1: .*; h2: "):
+        cloud.conductor().resize(server.uuid, Flavor(vcpus=1, memory_mb=999_999))
+    assert cloud.conductor().server(server.uuid).vm_state == "active"
+    assert cloud.guests(server.uuid) == [("h0", "running")]
+    cloud.check()
 
 
 @pytest.mark.parametrize("step", ["prepare", "stop", "copy"])
