@@ -126,7 +126,6 @@ class Engine:
     def _do(self, step: Step, at: int) -> int:
         """Make a step; return the index of the next one."""
         self._record(step=step.name, error=None)
-        self._passed(step, "before")
         try:
             step.do(self._run)
         except OperationTaken:
@@ -137,20 +136,16 @@ class Engine:
                 raise self._interrupted(error) from error
             self._fail(error)
             return at
-        self._passed(step, "after")
         return at + 1
 
     def _fail(self, error: RtAgentError) -> None:
         """Begin to undo the operation. The step stays, because it may have had an effect."""
         run = self._run
-        again = isinstance(error, ELSEWHERE) or may_succeed_later(error)
-        selection = run.progress.selection
-        if selection is None or run.operation.attempt >= run.options.max_attempts:
-            again = False
-        if selection is not None:
+        if (selection := run.progress.selection) is not None:
             tried = Tried(host=selection.host, error=error.as_dict())
-            run.learn(tried=(*run.progress.tried, tried))
-        run.learn(again=again)
+            again = isinstance(error, ELSEWHERE) or may_succeed_later(error)
+            again = again and run.operation.attempt < run.options.max_attempts
+            run.learn(tried=(*run.progress.tried, tried), again=again)
         self._change(forward=False, error=error.as_dict())
 
     def _undo(self, at: int) -> int:
@@ -163,7 +158,6 @@ class Engine:
             if step.undo is None:
                 continue
             self._record(step=step.name)
-            self._passed(step, "undo-before")
             try:
                 step.undo(self._run)
             except OperationTaken:
@@ -172,7 +166,6 @@ class Engine:
                 pass  # what the host has is of another claim: this step has no effect there
             except RtAgentError as error:
                 raise self._interrupted(error) from error
-            self._passed(step, "undo-after")
         if not self._run.progress.again:
             raise self._failed()
         self._run.learn(again=False, selection=None, claim=None, migration=None)
@@ -233,12 +226,3 @@ class Engine:
             "server_uuid": operation.server_uuid,
             "kind": operation.kind,
         }
-
-    def _passed(self, step: Step, where: str) -> None:
-        self.passed(f"{self._table.kind}.{step.name}.{where}")
-
-    def passed(self, boundary: str) -> None:
-        """Pass a boundary, at which a process of a test ends: KIND.STEP.WHERE, with WHERE one of
-        ``before``, ``after``, ``undo-before`` and ``undo-after``. At ``build.claim.after`` a build
-        has its claim, and has not recorded that.
-        """

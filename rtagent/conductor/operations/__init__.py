@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rtagent.conductor.engine import Table
 from rtagent.conductor.operations.build import BUILD
 from rtagent.conductor.operations.delete import DELETE
@@ -16,7 +14,7 @@ from rtagent.conductor.operations.resize import CONFIRM, RESIZE, REVERT
 from rtagent.model.server import ACTIVE, RESIZED, SHELVED_OFFLOADED, STOPPED
 
 #: By kind.
-TABLES: Mapping[str, Table] = {
+TABLES: dict[str, Table] = {
     table.kind: table
     for table in (
         *(BUILD, DELETE, RESIZE, CONFIRM, REVERT, LIVE_MIGRATION, EVACUATION, SHELVE, UNSHELVE),

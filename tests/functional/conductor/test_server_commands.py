@@ -8,9 +8,10 @@ import signal
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.conductor.engine import Engine
+from rtagent.conductor.operations import TABLES
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
@@ -122,11 +123,21 @@ def trust(files, key):
 
 
 def _run_until(point, number, argv):
-    def passed(_, boundary):
-        if boundary == point:
-            os.kill(os.getpid(), number)
+    """Run a command that gets a signal before or after the work of a step: KIND.STEP.WHERE."""
+    kind, name, where = point.split(".")
 
-    Engine.passed = passed  # type: ignore[method-assign]
+    def interrupted(step):
+        def do(work):
+            if where == "before":
+                os.kill(os.getpid(), number)
+            step.do(work)
+            if where == "after":
+                os.kill(os.getpid(), number)
+
+        return replace(step, do=do) if step.name == name else step
+
+    table = TABLES[kind]
+    TABLES[kind] = replace(table, steps=tuple(map(interrupted, table.steps)))
     run(*argv)
 
 
