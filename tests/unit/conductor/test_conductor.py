@@ -18,7 +18,6 @@ from rtagent.conductor.errors import (
 )
 from rtagent.conductor.opening import selections_of
 from rtagent.errors import (
-    AgentUnreachable,
     ComputeResourcesUnavailable,
     HypervisorUnavailable,
     InvalidRequest,
@@ -65,37 +64,6 @@ def test_a_server_is_built_and_deleted(cloud):
     cloud.check()
     with pytest.raises(ServerNotFound):
         conductor.delete(server.uuid)
-
-
-def requests_to_placement(cloud):
-    """Return what conductors asked Placement for."""
-    points = cloud.faults.passed
-    return [name for name in points if name.startswith("allocations-") and name.endswith("before")]
-
-
-def test_a_build_leaves_its_allocations_to_the_scheduler():
-    cloud = Cloud(placement=True)
-    server = cloud.conductor().build(spec())
-    assert requests_to_placement(cloud) == []
-    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
-
-
-def test_a_selection_whose_answer_was_lost_is_replaced_and_not_deleted():
-    cloud = Cloud(placement=True)
-    cloud.conductor().build(spec())
-    answered = cloud.faults.passed.index("select after")
-    cloud.faults = Faults(errors={answered: AgentUnreachable(where="-", why="-", remedy="-")})
-    server = cloud.conductor().build(spec())
-    assert requests_to_placement(cloud) == ["allocations-read before"]
-    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
-
-
-def test_a_server_has_the_allocations_of_its_build_whatever_its_uuid_had_before():
-    cloud = Cloud(placement=True)
-    elsewhere = cloud.hosts.state(2).node.uuid
-    cloud.placement.api.allocate(elsewhere, uid(1), {"VCPU": 7})
-    server = cloud.conductor().build(spec(), server_uuid=uid(1))
-    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
 
 
 def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):

@@ -246,17 +246,6 @@ NO_PLACEMENT = PlacementUnavailable("Placement does not answer")
 
 
 @pytest.mark.parametrize("name", SELECTING)
-def test_if_all_answers_of_the_scheduler_are_lost_no_allocation_remains(name, trials):
-    cloud = trials.cloud()
-    before = summary(cloud)
-    cloud.faults = Faults(lasting=LOST_SELECTION)
-    assert isinstance(attempt(cloud, trials.scenario.act), OperationFailed)
-    trials.scenario.settle(cloud)
-    cloud.check()
-    assert summary(cloud) == ([(SERVER, "error", None)] if name == "build" else before)
-
-
-@pytest.mark.parametrize("name", SELECTING)
 def test_an_allocation_of_a_lost_answer_is_deleted_when_placement_is_back(trials):
     cloud = trials.cloud()
     away = {f"allocations-{name} before": NO_PLACEMENT for name in ("read", "write")}

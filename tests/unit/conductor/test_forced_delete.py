@@ -29,21 +29,16 @@ def cloud():
     return Cloud(placement=True)
 
 
-def get_stuck(cloud):
-    """Leave a server whose confirm has stopped, because its source is gone. Return a conductor."""
+@pytest.fixture
+def stuck(cloud):
+    """A conductor, and a server whose confirm has stopped, because its source is gone."""
     conductor = cloud.conductor()
     conductor.build(spec(), server_uuid=SERVER, name="web-1")
     conductor.resize(SERVER, LARGE)
     cloud.switch_off("h0")
     with pytest.raises(OperationInterrupted):
         conductor.confirm(SERVER)
-    cloud.faults = Faults()
     return conductor
-
-
-@pytest.fixture
-def stuck(cloud):
-    return get_stuck(cloud)
 
 
 def test_a_server_whose_operation_is_stuck_is_deleted(cloud, stuck):
@@ -93,18 +88,6 @@ def test_a_server_without_an_operation_is_deleted(cloud):
     cloud.check()
 
 
-def test_a_host_that_refuses_is_cleared_later(cloud):
-    conductor = cloud.conductor()
-    conductor.build(spec(), server_uuid=SERVER)
-    cloud.enactor.refuses = {"h0": "undefine"}
-    conductor.force_delete(SERVER, WHY)
-    assert conductor.servers() == []
-    assert [error.kwargs["error"]["error"] for error in cloud.resume()] == ["EnactmentFailed"]
-    cloud.enactor.refuses = {}
-    assert cloud.resume() == []
-    cloud.check()
-
-
 def test_an_operation_that_a_conductor_works_on_is_not_replaced(cloud):
     found = []
 
@@ -131,30 +114,6 @@ def test_a_reason_is_required(cloud, stuck):
         stuck.force_delete(uid(), WHY)
 
 
-def check_cleared(cloud, why):
-    """Delete the server by force, switch all hosts on, and check that nothing is left."""
-    cloud.faults = Faults()
-    if cloud.records.servers():
-        cloud.conductor().force_delete(SERVER, WHY)
-    for host in set(cloud.down):
-        cloud.switch_on(host)
-    assert (cloud.resume(), cloud.records.servers()) == ([], []), why
-    cloud.check()
-
-
-def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(cloud, stuck, every):
-    stuck.force_delete(SERVER, WHY)
-    points = cloud.faults.passed
-    assert {"save after", "undefine at h1 after"} <= set(points)
-    for number in range(0, len(points), every):
-        cloud = Cloud(placement=True)
-        stuck = get_stuck(cloud)
-        cloud.faults = Faults(kill=number)
-        with pytest.raises(Killed):
-            stuck.force_delete(SERVER, WHY)
-        check_cleared(cloud, points[number])
-
-
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_does_not_clear(
     name, every
@@ -169,5 +128,10 @@ def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_do
             scenario.act(cloud)
         except Killed:
             killed = True
-        check_cleared(cloud, number)
-        number += 2 * every
+        cloud.faults, number = Faults(), number + 2 * every
+        if cloud.records.servers():
+            cloud.conductor().force_delete(SERVER, WHY)
+        for host in set(cloud.down):
+            cloud.switch_on(host)
+        assert (cloud.resume(), cloud.records.servers()) == ([], []), number
+        cloud.check()
