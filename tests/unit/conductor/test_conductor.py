@@ -243,8 +243,6 @@ def test_an_operation_shows_signs_of_life_as_long_as_a_hook_runs(cloud):
     [
         ({"server_uuid": "no-uuid"}, "$.uuid"),
         ({"server_uuid": "A" * 8 + "-0000-0000-0000-" + "0" * 12}, "$.uuid"),
-        ({"server_uuid": "0" * 300}, "$.uuid"),
-        ({"name": "web\ufffe"}, "$.name"),
         ({"name": "web\n"}, "$.name"),
         ({"name": "w" * 300}, "$.name"),
         ({"name": "\ud800"}, "$.name"),

@@ -1,7 +1,12 @@
-"""Every operation, with the conductor killed, answers lost, and calls refused, at every point.
+"""Every operation, with the conductor killed, answers lost, calls refused, and the conductor
+suspended until another one has finished, at every point.
 
 A point is before or after one call to the scheduler, an agent, the enactor, a hook or the database.
 A long run tries every point, others a third or a tenth of them, of each operation other ones.
+
+A conductor that was suspended goes on with the call that it was about to make, or with the answer.
+The other one has finished the operation, and may have worked on the server for longer. A long run
+tries every end of that, others one of two. Domains, claims and allocations are as the records say.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from rtagent.conductor.errors import OperationFailed, OperationInterrupted
+from rtagent.conductor.errors import OperationFailed, OperationInterrupted, OperationTaken
 from rtagent.errors import (
     AgentUnreachable,
     ComputeResourcesUnavailable,
@@ -24,7 +29,7 @@ from rtagent.errors import (
     TrackerBusy,
 )
 from tests.support.cloud import LARGE, Cloud, spec
-from tests.support.cloud_parts import Faults, Killed
+from tests.support.cloud_parts import HOSTS, Faults, Killed
 from tests.support.hosts import uid
 
 SERVER = uid(1)
@@ -240,18 +245,13 @@ def test_a_consumer_that_placement_did_not_finish_stops_no_operation(name):
     cloud.check()
 
 
-SELECTING = ["build", "resize", "live migration", "evacuation", "unshelve"]
-LOST_SELECTION = {"select after": AgentUnreachable(where="it", why="no reply", remedy="wait")}
-NO_PLACEMENT = PlacementUnavailable("Placement does not answer")
-
-
-@pytest.mark.parametrize("name", SELECTING)
+@pytest.mark.parametrize("name", ["build", "resize", "live migration", "evacuation", "unshelve"])
 def test_an_allocation_of_a_lost_answer_is_deleted_when_placement_is_back(trials):
     cloud = trials.cloud()
-    away = {f"allocations-{name} before": NO_PLACEMENT for name in ("read", "write")}
-    lasting = cloud.faults.lasting
+    points = ("select after", "allocations-read before", "allocations-write before")
+    errors, lasting = {point: lost(point) for point in points}, cloud.faults.lasting
     selecting = trials.points.index("select before")
-    cloud.faults.actions[selecting] = lambda: lasting.update(LOST_SELECTION | away)
+    cloud.faults.actions[selecting] = lambda: lasting.update(errors)
     assert isinstance(attempt(cloud, trials.scenario.act), OperationInterrupted)
     [failed] = cloud.resume()
     assert isinstance(failed, OperationFailed)
@@ -285,3 +285,139 @@ def test_a_lease_lost_at_any_point_ends_the_operation(trials):
         error = attempt(cloud, trials.scenario.act)
         assert error is None or isinstance(error, OperationFailed), point
         cloud.check()
+
+
+def refusing(action):
+    """Return what makes all hosts refuse an order, so that an operation is undone."""
+    return lambda cloud: cloud.enactor.refuses.update(dict.fromkeys(HOSTS, action))
+
+
+UNDONE = {
+    "build undone": Scenario(refusing("start"), build),
+    "resize undone": Scenario(after(build, refusing("define")), resize),
+    "live migration undone": Scenario(
+        after(build, refusing("live_migrate")), operation("live_migrate")
+    ),
+    "unshelve undone": Scenario(
+        after(build, operation("shelve"), refusing("start")), operation("unshelve")
+    ),
+}
+
+
+def leave(cloud, point=""):
+    """Leave the server as it is."""
+
+
+def delete(cloud):
+    """Delete the server, if there is one."""
+    for server in cloud.records.servers():
+        cloud.conductor().delete(server.uuid)
+
+
+def live_on(cloud):
+    """Take the server off its host, start it there again, with a claim of its own, and move it."""
+    states = {"resized": "confirm", "shelved_offloaded": "unshelve", "stopped": "start"}
+    for server in cloud.records.servers():
+        if server.vm_state == "error":
+            return
+        if server.vm_state in states:
+            getattr(cloud.conductor(), states[server.vm_state])(SERVER)
+        cloud.scheduler.order.sort(key=lambda host: host != cloud.records.server(SERVER).place.host)
+        for name in ("shelve", "unshelve", "cold_migrate"):
+            getattr(cloud.conductor(), name)(SERVER)
+
+
+def refused(cloud, point):
+    """Refuse the call to the other one, which then undoes the operation if it can be undone."""
+    refusal = ComputeResourcesUnavailable(reasons=[{"message": "no CPU is free"}])
+    cloud.faults = Faults(lasting={} if point.startswith("save") else {point: refusal})
+    cloud.resume()
+    cloud.faults = Faults()
+
+
+def forced(cloud, point):
+    """Delete the server in place of the operation."""
+    for server in cloud.records.servers():
+        cloud.conductor().force_delete(server.uuid, "it hangs")
+
+
+@pytest.mark.parametrize("name", ["build", "resize"])
+def test_a_call_of_an_operation_whose_server_was_deleted_by_force_does_no_harm(name, every):
+    _suspend(SCENARIOS[name], slice(0, None, every), forced, leave, True)
+
+
+#: How the other one ends the operation, what it does then, and whether the late call is answered.
+ENDS = [(leave, live_on, True), (refused, delete, False)]
+LONG = [
+    (finish, then, answered)
+    for finish in (leave, refused)
+    for then in (leave, live_on, delete)
+    for answered in (True, False)
+]
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, *UNDONE])
+def test_a_conductor_that_goes_on_late_does_no_harm(name, every, long):
+    operations = {**SCENARIOS, **UNDONE}
+    if long:
+        for end in LONG:
+            _suspend(operations[name], slice(None), *end)
+        return
+    first = list(operations).index(name)
+    for turn, end in enumerate(ENDS):
+        _suspend(operations[name], slice((first + turn) % every, None, every), *end)
+
+
+def _suspend(scenario, tried, finish, then, answered):
+    """Suspend the conductor at the points of this slice."""
+    passed = list(enumerate(_points(scenario)))
+    # After a call nothing happens until the point after it.
+    for number, point in [each for each in passed[2:] if not each[1].endswith("after")][tried]:
+        cloud = Trials.prepared(scenario)
+        mine, others = cloud.faults, []
+
+        def take_over(cloud=cloud, mine=mine, others=others, point=point):
+            cloud.faults, refuses = Faults(), dict(cloud.enactor.refuses)
+            cloud.enactor.refuses.clear()
+            finish(cloud, point)
+            for _ in range(2):  # what is owed is done, too
+                cloud.resume()
+            scenario.settle(cloud)
+            then(cloud)
+            if not answered:  # too late for a repetition
+                cloud.clock.advance(cloud.options.host_timeout + 1)
+            cloud.check()
+            others.append(books(cloud))
+            cloud.faults = mine
+            cloud.enactor.refuses.update(refuses)
+
+        mine.actions[number] = take_over
+        if not answered and point.endswith("before"):
+            mine.errors[number + 1] = AgentUnreachable(where=point, why="no answer", remedy="-")
+        error = attempt(cloud, scenario.act)
+        cloud.enactor.refuses.clear()
+        # The end of the operation of a server that is deleted since has no effect, and no error.
+        ends = (OperationTaken, OperationFailed, *([] if answered else [AgentUnreachable]))
+        assert error is None or isinstance(error, ends), point
+        cloud.check()
+        assert [books(cloud)] == others, point
+
+
+@cache
+def _points(scenario):
+    cloud = Trials.prepared(scenario)
+    faults = cloud.faults
+    attempt(cloud, scenario.act)
+    return faults.passed
+
+
+def books(cloud):
+    """Return everything outside of the records, and the records."""
+    claims = {uuid: claim.state for host in HOSTS for uuid, claim in cloud.claims(host).items()}
+    domains = {
+        (host, uuid): (domain.active, cloud.enactor.claims[host, uuid])
+        for host, hypervisor in zip(HOSTS, cloud.hosts.hypervisors, strict=True)
+        for uuid, domain in hypervisor.domains.items()
+    }
+    allocated = {uuid: cloud.placement.has(uuid) for uuid in cloud.placement.consumers()}
+    return summary(cloud), claims, domains, allocated
