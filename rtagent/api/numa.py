@@ -16,13 +16,7 @@ from rtagent.numa.host_cells import CellCapacity, cell_capacities
 #: The uses of a host CPU: pinned by a claim; left idle for a pinned sibling; for shared vCPUs; free
 #: for pinning; used by a domain without a claim; the host's own; offline.
 CLAIMED, KEPT, SHARED, FREE, FOREIGN, HOST, OFFLINE = USES = (
-    "claimed",
-    "kept",
-    "shared",
-    "free",
-    "foreign",
-    "host",
-    "offline",
+    *("claimed", "kept", "shared", "free", "foreign", "host", "offline"),
 )
 
 

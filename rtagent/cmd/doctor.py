@@ -296,9 +296,7 @@ def _bounded(check: Check, checks: Checks) -> CheckFinding:
         except ExceptionGroup as group:
             message = "; ".join(map(str, group.exceptions))
             found.append(CheckFinding(FAIL, message, "rtagent config check"))
-        except RtAgentError as error:
-            found.append(CheckFinding(FAIL, error.message, "remove the cause, or see the runbook"))
-        except OSError as error:
+        except (RtAgentError, OSError) as error:
             found.append(CheckFinding(FAIL, str(error), "remove the cause, or see the runbook"))
 
     thread = threading.Thread(target=make, daemon=True)

@@ -12,6 +12,21 @@ from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, ho
 
 #: The size of each domain of ``--domains``.
 VCPUS, MEMORY_MB = 1, 64
+#: What is counted, by the field of `Machine`, and the domains.
+NUMBERS = {
+    "sockets": "CPU sockets",
+    "cores": "cores of each socket",
+    "threads": "threads of each core",
+    "memory_mb": "MB of memory",
+    "gpus": "GPUs (Quadro M4000, 10de:13f1)",
+    "shared_gpus": "GPUs with mediated devices (Tesla T4, 10de:1eb8; four of nvidia-222 each)",
+    "nics": "network cards with SR-IOV (XL710, 8086:1583)",
+    "vfs": "virtual functions of each network card (8086:154c)",
+    "nvmes": "NVMe controllers (1b36:0010)",
+    "sev_guests": "guests with memory encrypted by AMD SEV",
+    "sev_es_guests": "guests with memory encrypted by SEV-ES",
+    "domains": f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each",
+}
 
 
 class HostSimulate(Text):
@@ -23,9 +38,15 @@ class HostSimulate(Text):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="The new file.")
-        for option, value, what in _numbers():
-            help_ = f"The number of {what}. Default: %(default)s."
-            parser.add_argument(f"--{option}", metavar="N", type=int, default=value, help=help_)
+        for field, what in NUMBERS.items():
+            parser.add_argument(
+                f"--{field.removesuffix('_mb').replace('_', '-')}",
+                dest=field,
+                metavar="N",
+                type=int,
+                default=getattr(Machine(), field, 0),
+                help=f"The number of {what}. Default: %(default)s.",
+            )
         parser.add_argument(
             "--cells", metavar="N", type=int, help="The number of NUMA cells. Default: sockets."
         )
@@ -58,26 +79,18 @@ class HostSimulate(Text):
             raise SimulationError(
                 f"{file} exists: remove it first, or change it by `rtagent host simulate edit`"
             )
+        numbers = {field: getattr(parsed_args, field) for field in NUMBERS}
+        domains = numbers.pop("domains")
         machine = Machine(
-            sockets=parsed_args.sockets,
-            cores=parsed_args.cores,
-            threads=parsed_args.threads,
-            memory_mb=parsed_args.memory,
             cells=parsed_args.cells,
             pages=dict(parsed_args.pages),
             hostname=parsed_args.hostname,
-            gpus=parsed_args.gpus,
-            shared_gpus=parsed_args.shared_gpus,
-            nics=parsed_args.nics,
-            vfs=parsed_args.vfs,
-            nvmes=parsed_args.nvmes,
-            sev_guests=parsed_args.sev_guests,
-            sev_es_guests=parsed_args.sev_es_guests,
             namespaces=dict(parsed_args.namespace),
+            **numbers,
         )
-        if parsed_args.domains < 0:
-            raise SimulationError(f"domains = {parsed_args.domains}: it must be at least 0")
-        simulate(file, machine, map(_domain, range(parsed_args.domains)))
+        if domains < 0:
+            raise SimulationError(f"domains = {domains}: it must be at least 0")
+        simulate(file, machine, map(_domain, range(domains)))
         return ("file", "uri"), (str(file), host_uri(file))
 
 
@@ -116,29 +129,6 @@ class HostSimulateEdit(Action):
                 host.add_domain(document)
             for document in devices:
                 host.add_device(document)
-
-
-def _numbers() -> tuple[tuple[str, int, str], ...]:
-    """Return the options that set a number: name, default and what is counted."""
-    default = Machine()
-    return (
-        ("sockets", default.sockets, "CPU sockets"),
-        ("cores", default.cores, "cores of each socket"),
-        ("threads", default.threads, "threads of each core"),
-        ("memory", default.memory_mb, "MB of memory"),
-        ("gpus", default.gpus, "GPUs (Quadro M4000, 10de:13f1)"),
-        (
-            "shared-gpus",
-            default.shared_gpus,
-            "GPUs with mediated devices (Tesla T4, 10de:1eb8; four of nvidia-222 each)",
-        ),
-        ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
-        ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
-        ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
-        ("sev-guests", default.sev_guests, "guests with memory encrypted by AMD SEV"),
-        ("sev-es-guests", default.sev_es_guests, "guests with memory encrypted by SEV-ES"),
-        ("domains", 0, f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each"),
-    )
 
 
 def _pages(text: str) -> tuple[int, int]:

@@ -38,15 +38,8 @@ TIMEOUT = 30.0
 
 #: The first words of commands that ask no agent over RPC, so that ``--host`` would do nothing.
 LOCAL = (
-    ("broker",),
-    ("config",),
-    ("db",),
-    ("doctor",),
-    ("host", "simulate"),
-    ("policy",),
-    ("schema",),
-    ("token",),
-    ("upgrade",),
+    *("broker ", "config ", "db ", "doctor ", "host simulate ", "policy ", "schema ", "token "),
+    "upgrade ",
 )
 #: The first words of commands with a ``--host`` of their own: the host that a server shall use, or
 #: that of a key.
@@ -191,8 +184,7 @@ class Shell(App):
 
     def prepare_to_run_command(self, cmd: Command) -> None:
         """Refuse ``--host`` where the command would act on this machine nevertheless."""
-        words = tuple((cmd.cmd_name or "").split())
-        if any(words[: len(each)] == each for each in LOCAL):
+        if f"{cmd.cmd_name} ".startswith(LOCAL):
             self.client.refuse_host("this command is for this machine only: leave it out")
 
     def run_subcommand(self, argv: list[str]) -> int:

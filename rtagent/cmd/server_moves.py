@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -18,15 +18,13 @@ class _OfServer(OperationCommand):
 
     operation: ClassVar[Callable[[Conductor, str], Server | None]]
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
         with_server(parser)
 
-    def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
+    def operate(self, conductor: Conductor, args: Namespace) -> Server | None:
         return self.change(conductor, find(conductor.servers(), args.server), args)
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
+    def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
         """Work on the operation."""
         return type(self).operation(conductor, server.uuid)
 
@@ -34,7 +32,7 @@ class _OfServer(OperationCommand):
 class _ToHost(_OfServer):
     """An operation that selects a host."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--host",
@@ -50,13 +48,11 @@ class ServerResize(_OfServer):
     revert`.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         server_request.add_flavor(parser)
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
+    def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
         flavor = server_request.new_flavor(args, server.spec.flavor)
         if flavor == server.spec.flavor:
             raise InvalidRequest.at(
@@ -83,13 +79,11 @@ class ServerMigrate(_ToHost):
     A stopped one then waits for `server confirm` or `server revert`.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--live", action="store_true", help="Move it while it runs.")
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
+    def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
         migrate = conductor.live_migrate if args.live else conductor.cold_migrate
         return migrate(server.uuid, args.host)
 
@@ -100,7 +94,7 @@ class ServerEvacuate(_ToHost):
     What it has on the failed host is removed when that is back: `server resume`.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--host-is-down",
@@ -109,9 +103,7 @@ class ServerEvacuate(_ToHost):
             " libvirt shows that it runs.",
         )
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
+    def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
         return conductor.evacuate(server.uuid, args.host, host_is_down=args.host_is_down)
 
 
@@ -124,9 +116,7 @@ class ServerShelve(_OfServer):
 class ServerUnshelve(_ToHost):
     """Start a shelved server, on any host."""
 
-    def change(
-        self, conductor: Conductor, server: Server, args: argparse.Namespace
-    ) -> Server | None:
+    def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
         return conductor.unshelve(server.uuid, args.host)
 
 

@@ -63,11 +63,3 @@ def mdev_options(type_: str) -> list[cfg.Opt]:
     addresses = copy(addresses)
     addresses.deprecated_opts = [cfg.DeprecatedOpt(addresses.name, group=f"vgpu_{type_}")]
     return [addresses, *others]
-
-
-def mdev_types(conf: cfg.ConfigOpts) -> Sequence[str]:
-    """Return the enabled types of a parsed configuration; none if they cannot be read."""
-    try:
-        return tuple(conf.devices.enabled_mdev_types)
-    except (ValueError, cfg.Error):
-        return ()

@@ -139,8 +139,14 @@ def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
         name.lower(): group(**values(conf, name, options(group), mistakes))
         for name, group in groups().items()
     }
-    mdev = _read_mdev(conf, read["devices"].enabled_mdev_types, mistakes)
-    physnets = _read_physnets(conf, read["neutron"].physnets, mistakes)
+    mdev = {
+        type_: MdevOptions(**_read_group(conf, mdev_group(type_), mdev_options(type_), mistakes))
+        for type_ in read["devices"].enabled_mdev_types
+    }
+    physnets = {
+        name: _read_group(conf, physnet_group(name), physnet_options(), mistakes)["numa_nodes"]
+        for name in read["neutron"].physnets
+    }
     settings = Settings(mdev=mdev, physnets=physnets, **read)
     written = {group for _, groups_of_file in sections(conf) for group in groups_of_file}
     for error in (*broken_rules(settings), *unlisted_networks(settings, written)):
@@ -154,23 +160,9 @@ def refuse(mistakes: Mistakes) -> None:
         raise ExceptionGroup("the configuration cannot be used", list(mistakes.values()))
 
 
-def _read_mdev(
-    conf: cfg.ConfigOpts, types: Sequence[str], mistakes: Mistakes
-) -> dict[str, MdevOptions]:
-    read = {}
-    for type_ in types:
-        group, declared = mdev_group(type_), mdev_options(type_)
-        conf.register_opts(declared, group)
-        read[type_] = MdevOptions(**values(conf, group, declared, mistakes))
-    return read
-
-
-def _read_physnets(
-    conf: cfg.ConfigOpts, names: Sequence[str], mistakes: Mistakes
-) -> dict[str, Sequence[int]]:
-    read = {}
-    for name in names:
-        group, declared = physnet_group(name), physnet_options()
-        conf.register_opts(declared, group)
-        read[name] = values(conf, group, declared, mistakes)["numa_nodes"]
-    return read
+def _read_group(
+    conf: cfg.ConfigOpts, group: str, declared: Sequence[cfg.Opt], mistakes: Mistakes
+) -> dict[str, Any]:
+    """Read a group whose name an option has."""
+    conf.register_opts(declared, group)
+    return values(conf, group, declared, mistakes)

@@ -52,11 +52,3 @@ def physnet_group(name: str) -> str:
 def physnet_options() -> list[cfg.Opt]:
     """Return the options of that group."""
     return [cfg.Opt("numa_nodes", **_numa_nodes("the physical network, at least one"))]
-
-
-def physnets(conf: cfg.ConfigOpts) -> Sequence[str]:
-    """Return the physical networks of a parsed configuration; none if they cannot be read."""
-    try:
-        return tuple(conf.neutron.physnets)
-    except (ValueError, cfg.Error):
-        return ()

@@ -8,13 +8,14 @@ it means something for claims, is a mistake that an operator has to know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from oslo_config import cfg
 
 from rtagent.conf import placement
-from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
+from rtagent.conf.devices import mdev_group, mdev_options
 from rtagent.conf.libraries import LIBRARIES, Group, listed
-from rtagent.conf.neutron import physnet_group, physnet_options, physnets
+from rtagent.conf.neutron import physnet_group, physnet_options
 from rtagent.conf.options import mistake, sections
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
@@ -25,23 +26,30 @@ NAMESPACES = ("rtagent", *LIBRARIES)
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yield one sentence for each unknown option, in the order of the files."""
-    known = _known([*listed(NAMESPACES), *_named(conf), placement.chosen(conf)])
-    for file, groups_of_file in sections(conf):
-        for group, options in groups_of_file.items():
-            for option in options:
-                if (group, option.replace("-", "_")) not in known:
-                    yield f"{file}: [{group}] {option} is not an option of the agent"
+    known = _known(_groups(conf))
+    for where, option in _written(conf):
+        if option not in known:
+            yield f"{where} is not an option of the agent"
 
 
 def deprecated(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yield one sentence for each deprecated option or name that a file sets, in their order."""
-    groups = [*listed(NAMESPACES), *_named(conf), placement.chosen(conf)]
-    advice = _deprecated(groups)
-    for file, groups_of_file in sections(conf):
-        for group, options in groups_of_file.items():
+    advice = _deprecated(_groups(conf))
+    for where, option in _written(conf):
+        if found := advice.get(option):
+            yield f"{where} is deprecated{found}"
+
+
+def _groups(conf: cfg.ConfigOpts) -> list[Group]:
+    return [*listed(NAMESPACES), *_named(conf), placement.chosen(conf)]
+
+
+def _written(conf: cfg.ConfigOpts) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield where each option is set, and its group and name."""
+    for file, groups in sections(conf):
+        for group, options in groups.items():
             for option in options:
-                if found := advice.get((group, option.replace("-", "_"))):
-                    yield f"{file}: [{group}] {option} is deprecated{found}"
+                yield f"{file}: [{group}] {option}", (group, option.replace("-", "_"))
 
 
 def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
@@ -63,10 +71,12 @@ def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
 
 def _named(conf: cfg.ConfigOpts) -> Iterator[Group]:
     """The groups of the enabled types and of the listed networks; those of others are not read."""
-    for type_ in mdev_types(conf):
-        yield mdev_group(type_), mdev_options(type_)
-    for name in physnets(conf):
-        yield physnet_group(name), physnet_options()
+    with suppress(ValueError, cfg.Error):  # which `read` reports
+        for type_ in conf.devices.enabled_mdev_types:
+            yield mdev_group(type_), mdev_options(type_)
+    with suppress(ValueError, cfg.Error):
+        for name in conf.neutron.physnets:
+            yield physnet_group(name), physnet_options()
 
 
 def _known(groups: Iterable[Group]) -> frozenset[tuple[str, str]]:
