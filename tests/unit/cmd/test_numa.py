@@ -36,21 +36,6 @@ def test_the_map_shows_every_cpu_with_its_owner_next_to_its_siblings():
     ]
 
 
-def test_names_from_outside_move_no_cursor_and_are_no_markup():
-    document = json.loads(msgspec.json.encode(numa.document(pinned_host())))
-    name = "[red]\x1b[2J\u202e\n:bomb:"
-    document["hypervisor_hostname"] = name
-    for cell in document["cells"]:
-        for cpu in (cpu for core in cell["cores"] for cpu in core):
-            cpu["name"] = cpu["name"] and name
-    file = io.StringIO()
-    draw(document, Console(file=file, width=200, highlight=False))
-    text = file.getvalue()
-    assert text.replace("\n", "").isprintable()
-    assert text.startswith(r"[red]\x1b[2J\u202e\n:bomb:" + "\n")
-    assert rf"claimed 2-3: instance [red]\x1b[2J\u202e\n:bomb: ({WEB})" in text
-
-
 def test_only_a_terminal_gets_colours_and_block_characters():
     plain, coloured = drawn(pinned_host()), drawn(pinned_host(), terminal=True)
     assert plain.isascii()

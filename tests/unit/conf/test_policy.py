@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import astuple
 
 from rtagent.conf import load
-from rtagent.model.assignment import ResourceInventory
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios
-from rtagent.model.policy import EnabledMdevType, NetworkPolicy, NumaPolicy, PciPolicy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy
 from tests.support.configurations import mistakes, parsed, settings
 from tests.support.pci_hosts import GPU_0, GPU_1
 
@@ -101,28 +101,14 @@ def test_device_options_are_read_as_nova_writes_them(tmp_path):
         "QuadroM4000-video": 1,
         "vf": 2,
     }
-    assert made.mdev_types == (
-        EnabledMdevType(
-            type="nvidia-35",
-            addresses=frozenset({GPU_0}),
-            resource_class="CUSTOM_BIG",
-            max_instances=2,
-        ),
-        EnabledMdevType(
-            type="i915-GVTg_V5_4",
-            addresses=frozenset({GPU_1}),
-            resource_class="VGPU",
-            max_instances=None,
-        ),
-    )
-    assert made.pmem == (
-        ResourceInventory(
-            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_128G", identifiers=("ns0", "ns1")
-        ),
-        ResourceInventory(
-            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_MEDIUM", identifiers=("ns2",)
-        ),
-    )
+    assert [astuple(each) for each in made.mdev_types] == [
+        ("nvidia-35", {GPU_0}, "CUSTOM_BIG", 2),
+        ("i915-GVTg_V5_4", {GPU_1}, "VGPU", None),
+    ]
+    assert [(each.resource_class, each.identifiers) for each in made.pmem] == [
+        ("CUSTOM_PMEM_NAMESPACE_128G", ("ns0", "ns1")),
+        ("CUSTOM_PMEM_NAMESPACE_MEDIUM", ("ns2",)),
+    ]
 
 
 def test_deprecated_option_names_of_nova_are_read(tmp_path):
