@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -21,7 +22,7 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.roles import READER
 from rtagent.rpc.topics import VERSIONS
 from rtagent.rpc.transport import ERROR_MODULES
-from rtagent.rpc.trust.credentials import credentials, new_nonce
+from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, not_verified, verified
 from rtagent.rpc.trust.token import arguments_digest
 
@@ -177,7 +178,7 @@ class Calls:
         """Make one attempt, with a proof of its own, and return the reply."""
         known, verify = self._credentials, self._verify
         verify = known.verify_replies if verify is None else verify
-        nonce = new_nonce() if verify else ""
+        nonce = secrets.token_hex(16) if verify else ""
         try:
             proved = known.proved(context, self._topic, self._host or "", method, document, nonce)
             digest = arguments_digest(document) if verify else ""

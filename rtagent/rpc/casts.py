@@ -13,11 +13,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostReport, InstanceInfo
-from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import RECONNECTS
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
+from rtagent.rpc.topics import VERSIONS
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.scheduler.report import instances_digest
 from rtagent.scheduler.report_documents import instances_text, report_document
@@ -100,11 +99,6 @@ def _run(send: Callable[[], None], sent: Future[None]) -> None:
         sent.set_result(None)
 
 
-def agent_casts(transport: oslo_messaging.RPCTransport) -> BoundedCasts:
-    """Return what casts to the agents."""
-    return BoundedCasts(transport, AGENT, roles.SCHEDULER)
-
-
 def report_host_state(*, description: bool, instances: bool) -> CastMessage:
     """Return the message that asks for a report.
 
@@ -131,13 +125,6 @@ class Numbered(Value, frozen=True, kw_only=True):
         """Return a message about instances."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return CastMessage(method=method, arguments={**fields, **arguments})
-
-
-def scheduler_casts(
-    transport: oslo_messaging.RPCTransport, role: str = roles.AGENT
-) -> BoundedCasts:
-    """Return what casts to the schedulers. :param role: of the sender."""
-    return BoundedCasts(transport, SCHEDULER, role)
 
 
 def host_state(report: HostReport) -> CastMessage:

@@ -86,14 +86,6 @@ class _Request(Struct, frozen=True):
     timeout: int | float | None = field(default=None, name="_timeout")
 
 
-def _integer(digits: str) -> int:
-    return int(_short(digits))
-
-
-def _number(digits: str) -> float:
-    return float(_short(digits))
-
-
 def _short(digits: str) -> str:
     if len(digits) > MAX_DIGITS:
         raise ValueError
@@ -101,7 +93,9 @@ def _short(digits: str) -> str:
 
 
 # The parser that oslo.messaging uses, so that both accept the same texts.
-_decoder = json.JSONDecoder(parse_int=_integer, parse_float=_number)
+_decoder = json.JSONDecoder(
+    parse_int=lambda digits: int(_short(digits)), parse_float=lambda digits: float(_short(digits))
+)
 _envelope = msgspec.json.Decoder(_Envelope)
 _requests = Converter(_Request)
 
@@ -203,10 +197,7 @@ def _check_context(fields: Mapping[str, Any]) -> None:
         if name.startswith(_CONTEXT)
     }
     # oslo.messaging passes them as keyword arguments of a method, which has an argument `self`.
-    if len(context) > MAX_CONTEXT_FIELDS or "self" in context:
-        raise RefusedMessage("context")
-    if any(len(name) > MAX_NAME for name in context):
-        raise RefusedMessage("context")
-    # oslo.messaging copies them by recursion.
-    if _depth_exceeds(context, MAX_CONTEXT_DEPTH):
+    odd = "self" in context or any(len(name) > MAX_NAME for name in context)
+    # It copies them by recursion.
+    if odd or len(context) > MAX_CONTEXT_FIELDS or _depth_exceeds(context, MAX_CONTEXT_DEPTH):
         raise RefusedMessage("context")

@@ -23,8 +23,10 @@ from rtagent.model.metric import Metric
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
-from rtagent.rpc.casts import BoundedCasts, scheduler_casts
+from rtagent.rpc import roles
+from rtagent.rpc.casts import BoundedCasts
 from rtagent.rpc.notifier import EventSender, event_sender
+from rtagent.rpc.topics import SCHEDULER
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
@@ -127,7 +129,7 @@ def adapters(
         hypervisor=hypervisor,
         database=database,
         placement=loading.load(conf),
-        schedulers=scheduler_casts(transport),
+        schedulers=BoundedCasts(transport, SCHEDULER, roles.AGENT),
         notifications=event_sender(conf, settings.default.host),
         cpu_power=power.strategy(
             options.cpu_power_management_strategy,

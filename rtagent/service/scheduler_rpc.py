@@ -16,16 +16,16 @@ from rtagent.rpc import roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.casts import (
+    BoundedCasts,
     CastFailed,
     CastMessage,
-    agent_casts,
     dropped_claim,
     forced_down,
     report_host_state,
-    scheduler_casts,
 )
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.server import PART, RpcServer
+from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 
@@ -48,9 +48,9 @@ class SchedulerMessages:
         wake: Callable[[], None],
     ) -> None:
         """:param wake: runs the next turn soon."""
-        self._agents = agent_casts(transport)
-        self._corrections = agent_casts(transport)
-        self._schedulers = scheduler_casts(transport, roles.SCHEDULER)
+        self._agents = BoundedCasts(transport, AGENT, roles.SCHEDULER)
+        self._corrections = BoundedCasts(transport, AGENT, roles.SCHEDULER)
+        self._schedulers = BoundedCasts(transport, SCHEDULER, roles.SCHEDULER)
         self._reporter = reporter.named(__name__)
         self._lock = threading.Lock()
         self._questions: dict[str | None, Wanted] = {}

@@ -80,11 +80,6 @@ class Credentials:
         return key, read_ring(self._conf.rpc.keys_file)
 
 
-def new_nonce() -> str:
-    """Return a text that no other call has."""
-    return secrets.token_hex(16)
-
-
 _credentials: WeakKeyDictionary[oslo_messaging.RPCTransport, Credentials] = WeakKeyDictionary()
 _lock = threading.Lock()
 

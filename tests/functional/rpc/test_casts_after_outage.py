@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rtagent.rpc.casts import BoundedCasts, CastFailed, agent_casts, report_host_state
+from rtagent.rpc.casts import BoundedCasts, CastFailed, report_host_state
+from rtagent.rpc.roles import SCHEDULER
+from rtagent.rpc.topics import AGENT
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.test_blocked_broker import alarm
 from tests.functional.rpc.test_broker import serving
@@ -48,7 +50,7 @@ def station(rabbitmq: RabbitMQ, station_on: Callable[..., Station]) -> Station:
 def test_casts_are_sent_after_the_broker_was_away(
     rabbitmq: RabbitMQ, station: Station, fanout: bool
 ):
-    casts = agent_casts(station.transport())
+    casts = BoundedCasts(station.transport(), AGENT, SCHEDULER)
     sender = Sender(casts, None if fanout else station.host)
     wait_until(lambda: sender.sends() and bool(station.agent.asked))
     with rabbitmq.outage():
@@ -62,7 +64,7 @@ def test_casts_are_sent_after_the_broker_was_blocked(
     rabbitmq: RabbitMQ, station: Station, fanout: bool
 ):
     """The connection is still open then, and its channel is closed."""
-    casts = agent_casts(station.transport())
+    casts = BoundedCasts(station.transport(), AGENT, SCHEDULER)
     sender = Sender(casts, None if fanout else station.host)
     wait_until(lambda: sender.sends() and bool(station.agent.asked))
     with alarm(rabbitmq):

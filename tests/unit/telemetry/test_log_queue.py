@@ -81,7 +81,9 @@ def test_loggers_that_share_a_handler_share_its_queue(logger, queue):
     logger.addHandler(handler)
     logging.getLogger().addHandler(handler)
     queue.adopt()
-    assert logger.handlers == logging.getLogger().handlers
+    adopted = logger.handlers
+    queue.adopt()  # after a reload of the options
+    assert adopted == logger.handlers == logging.getLogger().handlers
     logger.info("once")
     assert queue.close(SOON)
     assert text.getvalue() == "once\n"
