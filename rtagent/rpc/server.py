@@ -38,13 +38,6 @@ LOG_INTERVAL = 3.0
 UNKNOWN = "a call was refused, because this release does not have its method or version"
 
 
-class OnlyMethods(oslo_messaging.RPCAccessPolicyBase):
-    """Allows the methods that an endpoint serves, and no other attribute of it."""
-
-    def is_allowed(self, endpoint: object, method: str) -> bool:
-        return hasattr(getattr(endpoint, method, None), "rpc_method")
-
-
 class Dispatcher(oslo_messaging.RPCDispatcher):
     """Calls the method of each message, without a thread or a traceback of its own."""
 
@@ -55,7 +48,8 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
         replies: SignedReplies,
         reporter: Reporter,
     ) -> None:
-        super().__init__([endpoint], ContextSerializer(), OnlyMethods)
+        policy = oslo_messaging.ExplicitRPCAccessPolicy  # the methods of the table only
+        super().__init__([endpoint], ContextSerializer(), policy)
         self._monitor, self._replies = monitor, replies
         self._reporter = reporter.named(__name__)
 
@@ -192,7 +186,7 @@ class RpcServer:
     def _waiting_for(self) -> str:
         if self._in_flight:
             return f"waiting for {self._in_flight}"
-        return "waiting for the message broker"
+        return WAITING
 
 
 def _thread(name: str, run: Callable[[], None]) -> threading.Thread:

@@ -77,8 +77,7 @@ class Endpoint:
                     return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
         expected = oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
-        function: Callable[..., Any] = expected(serve)
-        function.rpc_method = method  # type: ignore[attr-defined]
+        function: Callable[..., Any] = oslo_messaging.expose(expected(serve))
         return function
 
     @contextmanager

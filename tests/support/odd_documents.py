@@ -173,7 +173,7 @@ class SpoiledEndpoint:
     def __init__(self, endpoint: Any) -> None:
         self.target = endpoint.target
         for name, served in vars(endpoint).items():
-            if hasattr(served, "rpc_method"):
+            if hasattr(served, "exposed"):
                 setattr(self, name, _spoiling(served))
 
 
@@ -186,7 +186,7 @@ def _spoiling(served: Any) -> Any:
             error.kwargs = spoiled(error.kwargs)
             raise
 
-    spoil.rpc_method = served.rpc_method  # type: ignore[attr-defined]
+    spoil.exposed = True  # type: ignore[attr-defined]
     return spoil
 
 

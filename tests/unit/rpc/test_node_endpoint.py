@@ -10,6 +10,7 @@ from rtagent.errors import (
     ClaimConflict,
     ComputeResourcesUnavailable,
     HypervisorUnavailable,
+    InvalidRequest,
     NodeNotReady,
     PlacementUnavailable,
     RestoreNotFound,
@@ -146,6 +147,18 @@ def test_ping_reports_agent_and_node(agent: Agent):
     }
 
 
+def test_a_node_drains_until_it_is_undrained_and_a_day_that_does_not_exist_is_no_deadline(
+    agent: Agent,
+):
+    deadline = "2030-01-31T18:00:00Z"
+    drained = agent.invoke("drain_node", reason="disks", deadline=deadline, operation_id=uid())
+    assert (drained["draining"], drained["reason"]) == (True, "disks")
+    assert drained["deadline"] == deadline
+    assert not agent.invoke("undrain_node", operation_id=uid())["draining"]
+    with pytest.raises(InvalidRequest, match="is not a time"):
+        agent.invoke("drain_node", deadline="2030-02-31T18:00:00Z", operation_id=uid())
+
+
 @pytest.mark.parametrize("seconds", [-3600, 3600])
 def test_skew_is_that_of_the_server_to_this_clock(seconds: int):
     def ping() -> dict[str, str]:
@@ -170,63 +183,29 @@ def test_schedulers_correct_whether_the_host_is_forced_down(agent: Agent):
 PATIENCE = 60.0
 
 
-class Runs:
-    """Numbered runs, each of which waits for the test.
+def test_two_hundred_callers_cause_two_runs_and_an_error_is_of_one_run_only():
+    began, go, runs = threading.Semaphore(0), threading.Semaphore(0), list[None]()
 
-    :ivar began: released at the start of each run. :ivar go: a permission for one run to end.
-    """
+    def run() -> int:
+        runs.append(None)
+        began.release()
+        assert go.acquire(timeout=PATIENCE)
+        if len(runs) == 1:
+            raise KeyError("a defect")
+        return len(runs)
 
-    def __init__(self) -> None:
-        self.began, self.go = threading.Semaphore(0), threading.Semaphore(0)
-        self.number = 0
-        self.error: Exception | None = None
-        self.shared = SharedCall("run", self._run)
-
-    def _run(self) -> int:
-        self.number += 1
-        number = self.number
-        self.began.release()
-        assert self.go.acquire(timeout=PATIENCE)
-        if self.error is not None:
-            raise self.error
-        return number
-
-    def wait_begun(self) -> None:
-        assert self.began.acquire(timeout=PATIENCE)
-
-    def join(self) -> None:
-        """Call without patience: the caller has joined a run when it gives up."""
-        with pytest.raises(TimeoutError):
-            self.shared.result(0)
-
-
-def test_two_hundred_callers_cause_two_runs():
-    runs = Runs()
+    shared = SharedCall("run", run)
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(runs.shared.result, PATIENCE)
-        runs.wait_begun()
+        first = threads.submit(shared.result, PATIENCE)
+        assert began.acquire(timeout=PATIENCE)
         for _ in range(199):
-            runs.join()
-        assert runs.number == 1
-        runs.go.release(2)
-        assert first.result() == 1
-        runs.wait_begun()
+            with pytest.raises(TimeoutError):
+                shared.result(0)  # this caller has joined a run when it gives up
+        assert len(runs) == 1
+        go.release(2)
+        with pytest.raises(KeyError):
+            first.result()
+        assert began.acquire(timeout=PATIENCE)
         # No caller waits for a third run: this call is the first one that causes it.
-        runs.go.release()
-        assert runs.shared.result(PATIENCE) == 3
-
-
-def test_an_error_reaches_those_who_share_the_run_and_not_the_next_ones():
-    runs = Runs()
-    runs.join()
-    runs.wait_begun()
-    with ThreadPoolExecutor(2) as threads:
-        runs.error = KeyError("a defect")
-        others = [threads.submit(runs.shared.result, PATIENCE) for _ in range(2)]
-        runs.go.release(3)
-        for other in others:
-            with pytest.raises(KeyError):
-                other.result()
-    runs.error = None
-    runs.go.release(3)
-    assert runs.shared.result(PATIENCE) > 1
+        go.release()
+        assert shared.result(PATIENCE) == 3
