@@ -9,6 +9,7 @@ from rtagent.audit import Auditor
 from rtagent.errors import (
     ClaimConflict,
     ClaimNotFound,
+    ComputeResourcesUnavailable,
     CpuPowerFailed,
     GuestRunning,
     InvalidRequest,
@@ -85,6 +86,16 @@ def test_a_failed_preparation_can_be_repeated(agent: Agent):
     agent.settle_error = None
     assert agent.invoke("activate_claim", **again)["state"] == "active"
     assert agent.settled == [claim["uuid"]]
+
+
+def test_a_refusal_has_every_reason_and_a_test_gives_the_same_answer(agent: Agent):
+    arguments = build(vcpus=9, memory_mb=10**6)
+    with pytest.raises(ComputeResourcesUnavailable) as refused:
+        agent.invoke("instance_claim", **arguments)
+    reasons = refused.value.kwargs["reasons"]
+    assert [reason["resource"] for reason in reasons] == ["VCPU", "MEMORY_MB"]
+    verdict = agent.invoke("test_claim", instance=arguments["instance"])
+    assert verdict == {"granted": False, "claim": None, "reasons": reasons}
 
 
 def test_update_usage_changes_and_releases_claims(agent: Agent):
