@@ -18,11 +18,6 @@ class CpuTopology(Value, frozen=True, kw_only=True):
     cores: int
     threads: int
 
-    @property
-    def vcpus(self) -> int:
-        """The number of CPUs."""
-        return self.sockets * self.cores * self.threads
-
 
 class CellAssignment(Value, frozen=True, kw_only=True):
     """One guest cell, and the host cell that it is placed on.

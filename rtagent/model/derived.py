@@ -41,7 +41,7 @@ class Derived(Generic[_V, _T]):
         if known is not None and known[0]() is value:
             return known[1]
         # Without the lock: two threads may compute the same result, but none waits for another.
-        return self._keep(value, self._rule(value))
+        return self.keep(value, self._rule(value))
 
     def known(self, value: _V) -> _T | None:
         """Return the result if it has been computed, else None."""
@@ -49,19 +49,16 @@ class Derived(Generic[_V, _T]):
             known = self._views.get(id(value))
         return known[1] if known is not None and known[0]() is value else None
 
-    def keep(self, value: _V, result: _T) -> None:
-        """Use a result that was computed in another way, and is equal to that of the function."""
-        self._keep(value, result)
-
     def carry(self, before: _V, after: _V) -> None:
         """Use the result of one value, if it is known, for another value of which the function
         returns an equal one.
         """
         known = self.known(before)
         if known is not None:
-            self._keep(after, known)
+            self.keep(after, known)
 
-    def _keep(self, value: _V, result: _T) -> _T:
+    def keep(self, value: _V, result: _T) -> _T:
+        """Use a result that was computed in another way, and is equal to that of the function."""
         key = id(value)
         computed = weakref.ref(value, functools.partial(self._forget, key)), result
         with self._lock:

@@ -287,6 +287,3 @@ class PciDevices(Mapping[str, PciDevice]):
 
     def __len__(self) -> int:
         return len(self._known)
-
-    def __repr__(self) -> str:
-        return f"PciDevices({self._known!r})"

@@ -14,15 +14,12 @@ from rtagent.model.consumers import (
     owner_of,
 )
 from rtagent.model.device import MdevType, Tags
-from rtagent.model.policy import PlacementPolicy
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
 from tests.support.device_states import (
-    PMEM,
     VGPU_TYPE,
     after,
-    attached,
     built,
     device_host,
     policy,
@@ -86,40 +83,12 @@ def test_dedicated_cpus_are_pcpus():
     assert consumer_allocations(state, claim.owner_id)[NODE.uuid] == {"PCPU": 2, "MEMORY_MB": 1024}
 
 
-def test_devices_are_on_their_own_providers_and_virtual_functions_on_their_physical_one():
-    state, claim = built(reporting(), "gpu:1,vf:2")
-    assert by_name(state, claim.owner_id) == {
-        "": {"VCPU": 1, "MEMORY_MB": 1024},
-        GPU_0.upper(): {GPU_CLASS: 1},
-        PF_0.upper(): {VF_CLASS: 2},
-    }
-
-
 def test_devices_that_are_not_reported_are_not_allocated():
     state, claim = built(device_host(DEVICES, pci=policy(SPECS)), "gpu:1")
     assert by_name(state, claim.owner_id) == {"": {"VCPU": 1, "MEMORY_MB": 1024}}
     ports = record(list(nic())[1:], Tags(physical_network="physnet1"))
     state, claim = built(reporting(ports), "vf:1")
     assert by_name(state, claim.owner_id) == {"": {"VCPU": 1, "MEMORY_MB": 1024}}
-
-
-def test_a_device_of_an_adopted_provider_is_allocated_there():
-    state, claim = built(reporting(), "gpu:1")
-    adopted, suffix = uid(), GPU_0.upper()
-    placement = PlacementPolicy(adopted={suffix: adopted})
-    state = replace(state, policy=replace(state.policy, placement=placement))
-    assert consumer_allocations(state, claim.owner_id)[adopted] == {GPU_CLASS: 1}
-
-
-def test_attached_devices_belong_to_the_instance():
-    state, claim = built(reporting())
-    state, _ = attached(state, claim, "gpu")
-    assert by_name(state, claim.owner_id)[GPU_0.upper()] == {GPU_CLASS: 1}
-
-
-def test_persistent_memory_is_on_the_root_provider():
-    state, claim = built(reporting(pmem=(PMEM,)), extra_resource={PMEM.resource_class: 2})
-    assert by_name(state, claim.owner_id)[""][PMEM.resource_class] == 2
 
 
 def test_mediated_devices_are_on_the_provider_of_their_parent():
@@ -143,22 +112,6 @@ def test_a_guest_that_leaves_has_its_source_under_the_migration(kind):
     assert (held(source), held(dest)) == ({move.uuid: SMALL_PARTS}, {GUEST: LARGE_PARTS})
     source.drop_at_source(move)
     assert (held(source), held(dest)) == ({}, {GUEST: LARGE_PARTS})
-
-
-@pytest.mark.parametrize("end", ["revert", "failure"])
-def test_a_guest_that_comes_back_has_its_source_again(end):
-    source, dest = source_and_dest()
-    move = facts()
-    dest.claim_move(move, LARGE)
-    source.start_move_out(move)
-    if end == "revert":
-        dest.finish_move(move)
-        dest.drop_at_dest(move)
-        source.finish_revert(move)
-    else:
-        dest.drop(move)
-        source.drop(move)
-    assert (held(source), held(dest)) == ({GUEST: SMALL_PARTS}, {})
 
 
 def test_an_evacuated_guest_has_both_hosts_until_its_source_is_informed():

@@ -3,12 +3,6 @@
 import subprocess
 import sys
 import textwrap
-from typing import Annotated
-
-import pytest
-from msgspec import Meta, Struct, ValidationError
-
-from rtagent.model.converter import Converter
 
 #: Many types, each of which several threads are the first to use, at the same moment.
 FIRST_USES = textwrap.dedent("""
@@ -36,23 +30,6 @@ FIRST_USES = textwrap.dedent("""
             values = list(pool.map(convert, [converter] * THREADS))
             assert all(value.inner.sizes == {"a": [1]} for value in values)
 """)
-
-
-class Size(Struct, frozen=True):
-    """Some megabytes."""
-
-    mb: Annotated[int, Meta(ge=0)]
-
-
-def test_document_becomes_a_value():
-    assert Converter(Size).convert({"mb": 5}) == Size(5)
-    assert Converter(dict[int, Size], str_keys=True).convert({"7": {"mb": 5}}) == {7: Size(5)}
-    assert Converter(Size, strict=False).convert({"mb": "5"}) == Size(5)
-
-
-def test_invalid_document_is_refused():
-    with pytest.raises(ValidationError, match="mb"):
-        Converter(Size).convert({"mb": -1})
 
 
 def test_threads_may_be_the_first_to_use_a_type_at_the_same_time():

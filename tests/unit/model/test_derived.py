@@ -19,19 +19,6 @@ class Word:
         return 0
 
 
-def test_a_view_is_computed_once_for_each_value():
-    calls = []
-
-    @derived
-    def upper(word: Word) -> str:
-        calls.append(word.text)
-        return word.text.upper()
-
-    one, other = Word("a"), Word("b")
-    assert (upper(one), upper(other), upper(one), upper(other)) == ("A", "B", "A", "B")
-    assert calls == ["a", "b"]
-
-
 def test_a_result_is_carried_to_an_equal_value():
     calls = []
 
@@ -46,17 +33,6 @@ def test_a_result_is_carried_to_an_equal_value():
     upper.carry(one, third)
     assert (upper(third), upper(other)) == ("A", "B")
     assert calls == ["a", "b"]
-
-
-def test_a_result_that_is_kept_is_not_computed():
-    @derived
-    def upper(word: Word) -> str:
-        raise AssertionError(word)
-
-    word, other = Word("a"), Word("a")
-    assert upper.known(word) is None
-    upper.keep(word, "A")
-    assert (upper(word), upper.known(word), upper.known(other)) == ("A", "A", None)
 
 
 def test_a_view_is_freed_with_its_value():

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.errors import InvariantViolated
 from rtagent.model.change import Change
-from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.node_state import HOST, restore
+from rtagent.model.node_state import HOST
 from rtagent.model.usage import Usage
 from tests.support.hosts import (
     NOON,
@@ -16,7 +15,6 @@ from tests.support.hosts import (
     call,
     host,
     request,
-    stored,
     uid,
     with_claims,
 )
@@ -27,29 +25,10 @@ def with_claim(state, asked):
     return state.fold(decision.change)
 
 
-def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
-    held = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=(held,)))
-
-
 def test_repr_is_one_line():
     state = with_claim(host(), request(2, 100))
     assert repr(state) == (
         "<NodeState cn1.example r1 e0 claims=1 domain_usages=0 used=Usage(vcpus=2, memory_mb=100)>"
-    )
-
-
-def test_restored_state_equals_the_folded_state():
-    state = host()
-    for _ in range(5):
-        state = with_claim(state, request(1, 100, 1))
-    state = with_domain_usage(state, uid(), 2, 50)
-    again = restore(stored(state), state.policy)
-    again.check()
-    assert (again.usage, again.counters, again.owners) == (
-        state.usage,
-        state.counters,
-        state.owners,
     )
 
 
@@ -89,15 +68,6 @@ def test_cpu_with_two_owners_is_refused_by_fold_and_found_by_check():
     loaded = with_claims(state, [claim, stolen], (), state.revision)
     with pytest.raises(InvariantViolated, match="has two owners"):
         loaded.check()
-
-
-def test_two_main_claims_of_one_owner_violate_an_invariant():
-    owner = uid()
-    state = with_claim(host(), request(owner=owner))
-    (claim,) = state.claims.values()
-    twice = state.fold(Change(cause="x", at=NOON, puts=(replace(claim, uuid=uid()),)))
-    with pytest.raises(InvariantViolated, match="more than one claim"):
-        twice.check_owners([owner])
 
 
 def test_touched_entries_last_until_they_are_pruned():

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent.lifecycle import moves
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
@@ -40,12 +39,6 @@ def test_a_claim_has_its_row_in_the_same_change(manage):
     assert (row.consumer_uuid, row.revision) == (GUEST, claim.revision - 1)  # its creation
 
 
-def test_there_are_no_rows_unless_the_agent_manages_allocations():
-    node = Host()
-    node.release(node.build())
-    assert not node.state.outbox
-
-
 def test_only_changes_of_allocations_have_rows():
     node = Host(managing())
     claim = node.build()
@@ -66,15 +59,6 @@ def test_a_release_has_a_row_although_the_claim_is_gone():
     assert consumer_allocations(node.state, GUEST) == {}
 
 
-def test_a_guest_that_leaves_and_returns_has_rows_of_both_consumers():
-    node, move = drained(), facts()
-    node.start_move_out(move)
-    assert set(node.state.outbox) == {GUEST, move.uuid}
-    written(node)
-    node.finish_revert(move)
-    assert set(node.state.outbox) == {GUEST, move.uuid}
-
-
 def test_a_resize_on_one_host_has_rows_of_both_consumers_at_each_change():
     node, move = drained(), facts()
     node.claim_move(move, LARGE)
@@ -85,12 +69,6 @@ def test_a_resize_on_one_host_has_rows_of_both_consumers_at_each_change():
     assert not node.state.outbox
     node.drop_at_source(move)
     assert set(node.state.outbox) == {move.uuid}
-
-
-def test_an_end_of_a_move_that_is_unknown_here_has_no_row():
-    node = drained()
-    node.granted(moves.drop_move_claim_at_dest, GUEST, facts())
-    assert not node.state.outbox
 
 
 def test_allocations_are_written_again_on_request():

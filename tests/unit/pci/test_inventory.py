@@ -4,7 +4,7 @@ import json
 
 from msgspec.structs import replace
 
-from rtagent.model.device import SRIOV_PF, STANDARD
+from rtagent.model.device import SRIOV_PF, STANDARD, PciDevices
 from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import (
@@ -15,6 +15,7 @@ from tests.support.pci_hosts import (
     changed,
     gpu,
     nic,
+    record,
     refreshed,
     two_gpus_and_a_nic,
     vf,
@@ -83,3 +84,11 @@ def test_device_whose_tags_are_not_allowed_is_not_recorded():
     one_time_use = parse_specs([json.dumps({"address": PF_0, "one_time_use": "yes"})])
     change = refresh({}, nic(vfs=1), one_time_use, ())
     assert [each.address for each in change.puts] == [PF_0]
+
+
+def test_a_change_leaves_the_original_unchanged():
+    one, other = record([gpu(GPU_0)]), record([gpu(GPU_1)])
+    before = PciDevices(one)
+    after = before.changed((GPU_0,), tuple(other.values()))
+    assert (dict(before), dict(after)) == (one, other)
+    assert (GPU_0 in before, GPU_0 in after, len(after)) == (True, False, 1)
