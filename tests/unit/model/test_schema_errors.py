@@ -11,7 +11,7 @@ from rtagent.model.schema_errors import schema_errors
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS, SCHEDULER_API
 from tests.support.hosts import uid
-from tests.support.rpc import build, documents
+from tests.support.rpc import build
 
 SCHEMA = schemas.arguments(METHODS["instance_claim"])
 #: The methods of both APIs.
@@ -37,15 +37,11 @@ def deep(levels: int) -> list:
     ("value", "sentence"),
     [
         (0, "must be at least 1"),
-        (2**31, "must be at most 2147483647"),
         (10**5000, "must be at most 2147483647"),
-        (-(10**5000), "must be at least 1"),
         (True, "must be an integer, not a boolean"),
         (1.0, "must be an integer, not a number"),
         (float("nan"), "must be an integer, not nan"),
-        ("1", "must be an integer, not a string"),
         (None, "must be an integer, not null"),
-        ({}, "must be an integer, not an object"),
         (deep(100_000), "must be an integer, not a list"),
         (b"1", "must be an integer, not bytes"),
     ],
@@ -55,80 +51,55 @@ def test_an_invalid_integer(value: Any, sentence: str):
     assert schema_errors(SCHEMA, build(vcpus=value)) == [(VCPUS, sentence)]
 
 
+STORABLE = "must be text that can be stored, without NUL and without halves of characters"
+REQUEST = {"instance": {"uuid": uid(), "flavor": {"vcpus": 1}, "pci_requests": [{"source": "x"}]}}
+
+
 @pytest.mark.parametrize(
-    ("field", "value", "expected"),
+    ("change", "errors"),
     [
-        ("node", "x" * 256, [("$.node", "must have at most 255 characters")]),
+        ({"node": "x" * 256}, {".node": "must have at most 255 characters"}),
+        ({"node": "\0"}, {".node": STORABLE}),
+        ({"limits": 5}, {".limits": "must be an object or null, not an integer"}),
         (
-            *("node", "\0"),
-            [
-                (
-                    "$.node",
-                    "must be text that can be stored, without NUL and without halves of characters",
-                )
-            ],
-        ),
-        ("limits", 5, [("$.limits", "must be an object or null, not an integer")]),
-        (
-            "limits",
-            {"vcpu": -1, "memory_mb": "1", "x y": 0},
-            [
-                ("$.limits.memory_mb", "must be an integer or null, not a string"),
-                ("$.limits.vcpu", "must be at least 0"),
-                ('$.limits["x y"]', "is not a field here"),
-            ],
+            {"limits": {"vcpu": -1, "memory_mb": "1", "x y": 0}},
+            {
+                ".limits.memory_mb": "must be an integer or null, not a string",
+                ".limits.vcpu": "must be at least 0",
+                '.limits["x y"]': "is not a field here",
+            },
         ),
         (
-            "limits",
-            {"numa_topology": {"cpu_allocation_ratio": float("inf"), "ram_allocation_ratio": 0}},
-            [
-                (
-                    "$.limits.numa_topology.cpu_allocation_ratio",
-                    "must be a number or null, not inf",
-                ),
-                ("$.limits.numa_topology.ram_allocation_ratio", "must be more than 0"),
-            ],
+            {"limits": {"numa_topology": {"ram_allocation_ratio": 0}}},
+            {".limits.numa_topology.ram_allocation_ratio": "must be more than 0"},
         ),
         (
-            "extra_resource",
-            {"A": None, "B": ["x", 1], "C": 0},
-            [
-                ("$.extra_resource.A", "must be an integer or a list, not null"),
-                ("$.extra_resource.B[1]", "must be a string, not an integer"),
-                ("$.extra_resource.C", "must be at least 1"),
-            ],
+            {"extra_resource": {"A": None, "B": ["x", 1]}},
+            {
+                ".extra_resource.A": "must be an integer or a list, not null",
+                ".extra_resource.B[1]": "must be a string, not an integer",
+            },
         ),
         (
-            "extra_resource",
-            {"x" * 256: 1},
-            [(f"$.extra_resource.{'x' * 256}", "as a name must have at most 255 characters")],
+            {"extra_resource": {"x" * 256: 1}},
+            {f".extra_resource.{'x' * 256}": "as a name must have at most 255 characters"},
         ),
-        ("extra_resource", {1: 1}, [("$.extra_resource", "keys must be strings, not int")]),
-        ("self", 1, [("$.self", "is not a field here")]),
-        ("\ud800", 1, [('$["\\ud800"]', "is not a field here")]),
+        ({"extra_resource": {1: 1}}, {".extra_resource": "keys must be strings, not int"}),
+        ({"\ud800": 1}, {'["\\ud800"]': "is not a field here"}),
+        (
+            REQUEST,
+            {
+                ".instance.flavor.memory_mb": "is required",
+                ".instance.pci_requests[0].count": "is required",
+                ".instance.pci_requests[0].source": "must be one of 'flavor_alias', 'neutron_port'",
+            },
+        ),
     ],
+    ids=itertools.count(),
 )
-def test_an_invalid_argument(field: str, value: object, expected: list[tuple[str, str]]):
-    assert schema_errors(SCHEMA, {**build(), field: value}) == expected
-
-
-def test_missing_fields():
-    assert schema_errors(SCHEMA, {"instance": {"uuid": uid(), "flavor": {}}}) == [
-        ("$.instance.flavor.memory_mb", "is required"),
-        ("$.instance.flavor.vcpus", "is required"),
-        ("$.operation_id", "is required"),
-    ]
-
-
-def test_a_value_that_is_not_in_an_enum():
-    document = build()
-    document["instance"]["pci_requests"] = [{"count": 1, "source": "elsewhere"}]
-    assert schema_errors(SCHEMA, document) == [
-        (
-            "$.instance.pci_requests[0].source",
-            "must be one of 'flavor_alias', 'neutron_port'",
-        )
-    ]
+def test_an_invalid_argument(change: dict[Any, Any], errors: dict[str, str]):
+    found = schema_errors(SCHEMA, {**build(), **change})
+    assert found == [(f"${path}", sentence) for path, sentence in errors.items()]
 
 
 @pytest.mark.parametrize("uuid", [uid().upper().replace("0", "A"), uid()[:-1], uid() + "\n", ""])
@@ -186,16 +157,3 @@ def test_arguments_that_are_not_an_object(document: object):
 def test_a_sentence_does_not_repeat_what_was_sent():
     document = {**build(), "tag": "x" * 1_000_000, "operation_id": "y" * 1_000_000}
     assert all(len(sentence) < 200 for _, sentence in schema_errors(SCHEMA, document))
-
-
-@pytest.mark.parametrize(
-    ("method", "field", "value", "sentence"),
-    [
-        ("quarantine_pci_device", "reason", "", "must have 1 or more characters"),
-        ("claim_pci_devices", "pci_requests", [], "must have 1 or more items"),
-        ("test_claim", "pci_requests", [], "must have 1 or more items"),
-    ],
-)
-def test_values_that_must_not_be_empty(method: str, field: str, value: Any, sentence: str):
-    document = {**documents()[method], field: value}
-    assert schema_errors(schemas.arguments(METHODS[method]), document) == [(f"$.{field}", sentence)]
