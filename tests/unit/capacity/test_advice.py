@@ -62,13 +62,6 @@ def test_a_guest_with_a_device_is_stopped_for_its_move_and_the_advice_says_why()
     assert found.moves[0].why_cold == f"it has the device {GPU_0}"
 
 
-def test_a_stopped_guest_moves_after_those_that_run():
-    stopped = {"vm_state": "stopped"}
-    made = agents([(3, 256, stopped)], [(3, 256, {})], [])
-    found = advice(made, pinned(4, ignore_hosts=("h2",)))
-    assert moves(found) == [("g256", "h1", "h2", "live-migration")]
-
-
 def test_a_guest_that_is_neither_running_nor_stopped_does_not_move():
     asked = pinned(4, ignore_hosts=("h1",))
     assert advice(agents([(3, 256, {"vm_state": "paused"})], []), asked).moves == ()
