@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Self
 
 from msgspec.structs import replace
 
@@ -63,7 +63,7 @@ class Host:
     now: datetime = NOON
 
     @classmethod
-    def named(cls, number: int, **policy: Any) -> Host:
+    def named(cls, number: int, **policy: Any) -> Self:
         node = Node(
             uuid=uid(900 + number),
             host=f"h{number}",

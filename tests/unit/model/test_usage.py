@@ -1,8 +1,15 @@
-"""Usage of assignments and domains, added and subtracted."""
+"""Usage of assignments and domains, and statistics of instances."""
 
+import pytest
+from msgspec.structs import replace
+
+from rtagent.model import stats
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
+from rtagent.model.migration import Migration
+from rtagent.model.usage import NumaUsage, assignment_usage
+from tests.support.claims import pinned_claim
+from tests.support.hosts import NODE, NOON, uid
 
 ONE = Assignment(
     cells=(
@@ -31,18 +38,6 @@ def test_usage_of_an_assignment_counts_every_part():
     )
 
 
-def test_subtracting_all_parts_leaves_nothing():
-    both = assignment_usage(ONE).plus(assignment_usage(ONE))
-    assert both.memory_mb == {0: 2048, 2: 1024}
-    assert both.minus(assignment_usage(ONE)) == assignment_usage(ONE)
-    assert both.minus(assignment_usage(ONE)).minus(assignment_usage(ONE)) == NUMA_NOTHING
-
-
-def test_cpu_with_two_users_stays_pinned_when_one_is_subtracted():
-    twice = assignment_usage(ONE).plus(Occupancy(pcpus=frozenset({4})).usage)
-    assert twice.minus(assignment_usage(ONE)).pinned == {4: 1}
-
-
 def test_larger_takes_the_maximum_of_each_count():
     seen = Occupancy(
         pcpus=frozenset({4, 5}), memory_mb={0: 2048}, pages={0: {2048: 100, 1048576: 1}}
@@ -53,8 +48,58 @@ def test_larger_takes_the_maximum_of_each_count():
     assert larger.pages == {(0, 2048): 512, (0, 1048576): 1}
 
 
-def test_assignment_properties():
-    assert ONE.pcpus == 3
-    assert ONE.taken == {4, 5, 6, 7, 8, 9}
-    assert ONE.cells[0].vcpus == {0, 1, 2, 3}
-    assert (ONE.cells[0].pages, ONE.cells[1].pages) == (512, 0)
+# --- statistics: which instances are on a host ---
+
+OWNER, MOVE, OTHER_MOVE = uid(), uid(), uid()
+
+
+def claim(state, migration_uuid=None, kind="build"):
+    found = pinned_claim(1, owner=OWNER)
+    return replace(found, state=state, migration_uuid=migration_uuid, kind=kind)
+
+
+def record(migration_type, status):
+    return Migration(
+        uuid=MOVE,
+        node_uuid=NODE.uuid,
+        role="source",
+        instance_uuid=OWNER,
+        migration_type=migration_type,
+        status=status,
+        created_at=NOON,
+        updated_at=NOON,
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "here"),
+    [
+        ([claim("building")], True),
+        ([claim("active")], True),
+        ([claim("incoming", MOVE)], False),
+        ([claim("outgoing", MOVE)], False),
+        ([claim("outgoing", MOVE), claim("incoming", MOVE, "resize")], True),
+        ([claim("outgoing", MOVE), claim("incoming", OTHER_MOVE, "resize")], False),
+        ([claim("outgoing", MOVE), claim("active", MOVE, "resize")], True),
+    ],
+)
+def test_claims_of_an_instance_that_is_on_the_host(claims, here):
+    assert stats.is_here(claims, {}) is here
+    attached = [*claims, claim("active", kind="attach")]
+    assert stats.keys(attached, {}).count("num_instances") == here
+
+
+@pytest.mark.parametrize(
+    ("migration_type", "status", "here"),
+    [
+        ("live-migration", "running", True),
+        ("live-migration", "completed", False),
+        ("resize", "migrating", False),
+        ("resize", "reverted", True),
+    ],
+)
+def test_outgoing_guest_is_at_its_source_during_a_live_migration_and_after_its_return(
+    migration_type, status, here
+):
+    records = {MOVE: record(migration_type, status)}
+    assert stats.is_here([claim("outgoing", MOVE)], records) is here

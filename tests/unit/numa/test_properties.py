@@ -36,17 +36,13 @@ def test_empty_number_of_a_topology_or_policy_of_an_image_is_invalid(name):
 REALTIME = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"}
 INVALID = [
     ({"hw:cpu_policy": "exclusive"}, {}, "hw:cpu_policy"),
-    ({}, {"hw_cpu_policy": "exclusive"}, "hw_cpu_policy"),
     ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "some"}, {}, "hw:cpu_thread_policy"),
     ({"hw:cpu_policy": "dedicated"}, {"hw_cpu_thread_policy": "some"}, "hw_cpu_thread_policy"),
     ({"hw:emulator_threads_policy": "isolated"}, {}, "hw:emulator_threads_policy"),
     ({"hw:cpu_realtime": "perhaps"}, {}, "hw:cpu_realtime"),
-    ({**REALTIME, "hw:cpu_realtime_mask": "^x"}, {}, "hw:cpu_realtime_mask"),
     ({**REALTIME, "hw:cpu_realtime_mask": "3-4"}, {}, "hw:cpu_realtime_mask"),
     ({**REALTIME}, {"hw_cpu_realtime_mask": "9"}, "hw_cpu_realtime_mask"),
     ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-"}, {}, "hw:cpu_dedicated_mask"),
-    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "4"}, {}, "hw:cpu_dedicated_mask"),
-    ({"hw:numa_nodes": "0"}, {}, "hw:numa_nodes"),
     ({"hw:numa_nodes": "two"}, {}, "hw:numa_nodes"),
     ({}, {"hw_numa_nodes": "-1"}, "hw_numa_nodes"),
     (
@@ -56,10 +52,8 @@ INVALID = [
     ),
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "all", "hw:numa_mem.0": "1"}, {}, "hw:numa_cpus.0"),
     ({"hw:mem_page_size": "2M"}, {}, "hw:mem_page_size"),
-    ({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "huge"}, "hw_mem_page_size"),
     ({"hw:locked_memory": "maybe"}, {}, "hw:locked_memory"),
     ({"hw:pci_numa_affinity_policy": "near"}, {}, "hw:pci_numa_affinity_policy"),
-    ({}, {"hw_pci_numa_affinity_policy": "near"}, "hw_pci_numa_affinity_policy"),
     ({"hw:cpu_sockets": "two"}, {}, "hw:cpu_sockets"),
     ({"hw:cpu_max_threads": "0"}, {}, "hw:cpu_max_threads"),
     ({"resources:PCPU": "all"}, {}, "resources:PCPU"),
@@ -78,9 +72,7 @@ CONFLICTS = [
     ({"hw:cpu_policy": "dedicated", "resources:PCPU": "4"}, {}),
     ({"resources:VCPU": "4"}, {"hw_cpu_policy": "shared"}),
     ({"resources:VCPU": "2", "resources2:PCPU": "2"}, {}),
-    ({"resources:PCPU": "3"}, {}),
     ({"resources:PCPU": "4", "hw:emulator_threads_policy": "isolate"}, {}),
-    ({"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "prefer"}, {}),
     ({}, {"hw_cpu_thread_policy": "require"}),
     ({"trait:HW_CPU_HYPERTHREADING": "required"}, {}),
     (
@@ -95,12 +87,10 @@ CONFLICTS = [
     ({"hw:cpu_realtime": "yes"}, {}),
     (REALTIME, {}),
     ({**REALTIME, "hw:cpu_realtime_mask": "^0-3"}, {}),
-    ({**REALTIME, "hw:cpu_realtime_mask": "0-3"}, {}),
     ({"hw:cpu_dedicated_mask": "0"}, {}),
     ({"hw:cpu_policy": "dedicated", "hw:cpu_dedicated_mask": "0"}, {}),
     ({"hw:cpu_policy": "mixed"}, {}),
     ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-3"}, {}),
-    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-3"}, {}),
     (
         {
             "hw:cpu_policy": "mixed",
@@ -111,11 +101,9 @@ CONFLICTS = [
         {},
     ),
     ({"hw:numa_nodes": "3"}, {}),
-    ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4096"}, {}),
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"}, {}),
     ({"hw:numa_nodes": "1", "hw:numa_mem.0": "4096"}, {}),
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-2", "hw:numa_mem.0": "4096"}, {}),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-4", "hw:numa_mem.0": "4096"}, {}),
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4000"}, {}),
     (
         {

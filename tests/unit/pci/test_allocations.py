@@ -1,7 +1,5 @@
 """States, availability and pools of devices, derived from device allocations."""
 
-import json
-
 import pytest
 from msgspec.structs import replace
 
@@ -136,8 +134,7 @@ def test_as_dict_has_the_layout_of_novas_pools():
         traits=frozenset({"CUSTOM_B", "CUSTOM_C"}),
     )
     (pool,) = pools_of(record([gpu()], tags))
-    shown = pool.as_dict()
-    assert shown == {
+    assert pool.as_dict() == {
         "vendor_id": "10de",
         "product_id": "13f1",
         "numa_node": 0,
@@ -154,6 +151,5 @@ def test_as_dict_has_the_layout_of_novas_pools():
             "traits": "CUSTOM_B,CUSTOM_C",
         },
     }
-    assert json.loads(json.dumps(shown)) == shown
     (plain,) = pools_of(record([gpu()]))
     assert plain.as_dict()["tags"] == {"dev_type": "type-PCI", "remote_managed": "false"}

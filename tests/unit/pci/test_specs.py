@@ -81,18 +81,14 @@ def test_tags_are_parsed():
     [
         (["{"], "0", "the document", "JSON|malformed|truncated"),
         (['"text"'], "0", "the document", "must be a JSON object"),
-        (["{}", "[{}, 1]"], "1[1]", "the document", "must be a JSON object"),
         (['{"vendor": "10de"}'], "0", "vendor", "unknown key; the keys are vendor_id"),
         (["{}", '{"vendor_id": 10}'], "1", "vendor_id", "must be a string"),
         (['{"vendor_id": "10dex"}'], "0", "vendor_id", "four hexadecimal digits"),
-        (['{"product_id": "110de"}'], "0", "product_id", "four hexadecimal digits"),
         (['{"address": "*:100:*.*"}'], "0", "address", "bus: 100 is more than FF"),
-        (['{"address": {"bus": "["}}'], "0", "address", "bus: not a regular expression"),
         (['{"address": 5}'], "0", "address", "must be a string, or an object"),
         (['{"address": "*", "devname": "e"}'], "0", "devname", "cannot be combined with address"),
         (['{"devname": ""}'], "0", "devname", "not empty"),
         (['{"trusted": "perhaps"}'], "0", "trusted", "yes or no"),
-        (['{"managed": 1}'], "0", "managed", "yes or no"),
         (['{"physical_network": 1}'], "0", "physical_network", "must be a string"),
         (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "1 to 248"),
     ],
@@ -202,35 +198,22 @@ def test_repeated_name_adds_an_alternative():
     assert alias.numa_policy == "legacy"
 
 
+TWICE = {"name": "a", **GPU_IDS}
+
+
 @pytest.mark.parametrize(
     ("values", "index", "key", "rule"),
     [
         (["x"], "0", "the document", "malformed|invalid"),
         ([{"vendor_id": "1", "product_id": "1"}], "0", "the document", "has no name"),
-        ([{"name": "a"}], "0", "the document", "needs vendor_id and product_id"),
-        ([{"name": "a", "vendor_id": "1"}], "0", "the document", "needs vendor_id"),
         ([{"name": "a", "resource_class": ""}], "0", "the document", "needs vendor_id"),
         ([{"name": " ", "resource_class": "a"}], "0", "name", "not empty"),
         ([{"name": "a", **GPU_IDS, "dev_type": "type-PF"}], "0", "dev_type", "the keys are"),
         ([{"name": "a", **GPU_IDS, "device_type": "PF"}], "0", "device_type", "one of type-PCI"),
-        ([{"name": "a", **GPU_IDS, "device_type": None}], "0", "device_type", "one of"),
         ([{"name": "a", **GPU_IDS, "numa_policy": "any"}], "0", "numa_policy", "one of"),
         ([{"name": "a", **GPU_IDS, "capability_type": "usb"}], "0", "capability_type", "one of"),
-        (
-            [{"name": "a", **GPU_IDS}, {"name": "a", **GPU_IDS, "numa_policy": "socket"}],
-            "1",
-            "numa_policy",
-            "already has the policy legacy",
-        ),
-        (
-            [
-                {"name": "a", **GPU_IDS, "device_type": "type-PF"},
-                {"name": "a", **GPU_IDS, "device_type": "type-VF"},
-            ],
-            "1",
-            "device_type",
-            "already has the type type-PF",
-        ),
+        ([TWICE, {**TWICE, "numa_policy": "socket"}], "1", "numa_policy", "the policy legacy"),
+        ([TWICE, {**TWICE, "device_type": "type-VF"}], "1", "device_type", "the type None"),
     ],
 )
 def test_error_of_an_alias_names_index_key_and_rule(values, index, key, rule):
