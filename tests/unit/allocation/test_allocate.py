@@ -5,12 +5,8 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.allocation.device_fits import reusable_by
-from rtagent.model.assignment import AssignedResource
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
-from rtagent.model.policy import PlacementPolicy
-from rtagent.model.provider_names import device_suffix, provider_uuid
-from rtagent.model.request import PciRequest
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,
@@ -24,8 +20,8 @@ from tests.support.device_states import (
     released,
     seen,
 )
-from tests.support.hosts import NODE, NOON, PINNED, call, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
+from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
 
@@ -71,13 +67,6 @@ def test_physical_function_and_its_virtual_functions_are_never_both_assigned():
     assert refused(state, "vf:1") == [(ReasonCode.INSUFFICIENT, "PCI vf", 0)]
 
 
-def test_guest_is_assigned_the_cell_of_its_devices():
-    state = device_host(record([gpu(GPU_1, 1)]))
-    state, claim = built(state, "gpu:1", extra_specs={**PINNED, **NEAR})
-    assert cells(claim) == [1]
-    assert addresses(claim) == [GPU_1]
-
-
 def test_guest_without_devices_is_kept_away_from_cells_that_have_some():
     _, claim = built(device_host(record([gpu(GPU_0, 0)])), extra_specs=PINNED)
     assert cells(claim) == [1]
@@ -104,42 +93,6 @@ def test_guest_without_cells_is_assigned_devices_of_any_cell():
     assert addresses(claim) == [GPU_0, GPU_1]
 
 
-def test_device_of_a_running_domain_without_a_claim_is_not_assigned():
-    state = audited(device_host(), seen(device_host(), domain("foreign", [GPU_0])))
-    _, claim = built(state, "gpu:1")
-    assert addresses(claim) == [GPU_1]
-
-
-def test_device_of_a_domain_that_is_shut_off_is_assigned():
-    off = domain("foreign", [GPU_0], active=False)
-    state = audited(device_host(), seen(device_host(), off))
-    _, claim = built(state, "gpu:1")
-    assert addresses(claim) == [GPU_0]
-
-
-def test_physical_function_is_unavailable_while_a_domain_uses_its_virtual_function():
-    only_pf = record([next(iter(nic()))])
-    state = device_host(only_pf)
-    everything = [each.device for each in record(nic()).values()]
-    state = audited(state, seen(state, domain("foreign", [vf(0)]), devices=everything))
-    assert refused(state, "pf:1") == [(ReasonCode.INSUFFICIENT, "PCI pf", 0)]
-
-
-def test_device_requests_of_ports_are_added_to_those_of_the_flavor():
-    port = PciRequest(
-        count=1,
-        request_id="p",
-        spec=({"vendor_id": "8086", "product_id": "154c"},),
-        source="neutron_port",
-        requester_id="port",
-    )
-    _, claim = built(device_host(), "gpu:1", instance={"pci_requests": (port,)})
-    assert [(d.address, d.request_id, d.requester_id) for d in claim.pci] == [
-        (GPU_0, "gpu", None),
-        (vf(0), "p", "port"),
-    ]
-
-
 # -- units of other resource classes --------------------------------------------------------------
 
 
@@ -155,30 +108,6 @@ def mdev_type(number):
 
 def identifiers(claim):
     return [unit.identifier for unit in claim.resources]
-
-
-def test_units_are_assigned_one_by_one():
-    state, first = built(vgpus(), extra_specs={"resources:VGPU": "1"})
-    assert first.resources == (
-        AssignedResource(
-            resource_class="VGPU",
-            identifier=f"{GPU_0}/nvidia-11/0",
-            provider=provider_uuid(NODE, PlacementPolicy(), "pci_0000_08_00_0"),
-            parent_addr=GPU_0,
-        ),
-    )
-    state, second = built(state, extra_resource={"VGPU": 1})
-    assert identifiers(second) == [f"{GPU_0}/nvidia-11/1"]
-    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.INSUFFICIENT, "VGPU", 0)]
-    _, third = built(released(state, first), extra_specs={"resources:VGPU": "1"})
-    assert identifiers(third) == identifiers(first)
-
-
-def test_units_can_be_named():
-    state, claim = built(vgpus(), extra_resource={PMEM.resource_class: ("ns1",)})
-    assert identifiers(claim) == ["ns1"]
-    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
-    assert identifiers(other) == ["ns0"]
 
 
 def test_device_is_not_assigned_while_one_of_its_mdevs_is_assigned():
@@ -210,12 +139,13 @@ def test_owner_may_reuse_what_its_claims_have():
     state, second = built(device_host(), "gpu:1,vf:1")
     reusable = reusable_by(state, second.owner_id, [second])
     assert reusable.devices == {GPU_0: "gpu", vf(0): "vf"}
+    assert reusable_by(state, second.owner_id, ()).devices == {}
 
 
-def test_resource_class_that_the_host_does_not_have():
-    assert refused(vgpus(), extra_resource={"CUSTOM_FPGA": 1}) == [
-        (ReasonCode.NOT_OFFERED, "CUSTOM_FPGA", 0)
-    ]
+def test_devices_of_a_domain_that_its_claims_have_are_those_of_the_claims():
+    state, claim = built(device_host(), "gpu:1")
+    state = audited(state, seen(state, domain(claim.owner_id, [GPU_0, GPU_1])))
+    assert reusable_by(state, claim.owner_id, ()).devices == {GPU_1: ""}
 
 
 def test_adopted_orphan_that_is_shut_off_gets_its_devices_unless_they_were_assigned_since():
@@ -245,14 +175,3 @@ def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
     _, claim = built(state, "gpu:1", extra_resource={"VGPU": 1})
     assert addresses(claim) == [(GPU_0, GPU_1)[node]]
     assert claim.resources[0].parent_addr == (GPU_0, GPU_1)[1 - node]
-
-
-def test_devices_name_the_provider_that_placement_has_for_them():
-    devices = record([gpu(GPU_0, 0), *tuple(nic())[1:]])
-    _, claim = built(device_host(devices, pci=policy(report_in_placement=True)), "gpu:1,vf:1")
-    providers = [
-        provider_uuid(NODE, PlacementPolicy(), device_suffix(address)) for address in (GPU_0, PF_0)
-    ]
-    assert [device.provider for device in claim.pci] == providers
-    _, claim = built(device_host(), "gpu:1,vf:1")
-    assert [device.provider for device in claim.pci] == [None, None]

@@ -95,10 +95,3 @@ def test_nothing_is_kept_after_a_change_of_the_policy(state):
     later = after(state, Change(cause="policy", at=NOON, policy=policy))
     check_views(later)
     assert not any(cell.dedicated for cell in host_cells(host_for_new_owners(later)))
-
-
-def test_nothing_is_derived_for_views_that_are_not_known():
-    state = device_host()
-    later, _ = built(state, "gpu:1")  # the build itself needs some
-    change = Change(cause="audit", at=NOON, devices=(replace(state.devices[vf(0)], listed=False),))
-    check_views(after(later, change))

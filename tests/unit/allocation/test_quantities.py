@@ -10,7 +10,6 @@ from rtagent.allocation.requirements import requested_encryption
 from rtagent.errors import (
     AllocationMismatch,
     FlavorImageConflict,
-    InvariantViolated,
     PropertyConflict,
     PropertyInvalid,
 )
@@ -23,21 +22,18 @@ from rtagent.model.policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
 from rtagent.model.request import Allocation, Flavor
 from rtagent.numa.properties import Properties
-from rtagent.reconcile.drift import absent, drifts
+from rtagent.reconcile.drift import drifts
 from tests.support.device_states import (
     SEV,
-    SEV_ES,
     after,
-    audited,
     encrypted,
     orphan,
     provider_of,
     released,
     running,
-    seen,
     sev_host,
 )
-from tests.support.hosts import NODE, NOON, call, consumer_allocations, host, request, with_claims
+from tests.support.hosts import NODE, NOON, call, host, request, with_claims
 
 FOO = "CUSTOM_FOO"
 
@@ -73,31 +69,6 @@ def refusal(state, quantity):
     assert isinstance(decision, Refused)
     (reason,) = decision.reasons
     return reason.code, reason.requested, reason.available
-
-
-def test_claim_holds_an_quantity_until_it_ends():
-    state, claim = claimed(offering(offer()), 3)
-    (quantity,) = claim.quantities
-    assert (quantity.provider, quantity.resource_class, quantity.quantity) == (NODE.uuid, FOO, 3)
-    assert state.usage.quantities == {("", FOO): 3}
-    assert consumer_allocations(state, claim.owner_id)[NODE.uuid][FOO] == 3
-    assert not released(state, claim).usage.quantities
-
-
-def test_numbers_of_request_groups_and_of_the_request_add_up():
-    specs = {"resources1:CUSTOM_FOO": "1", "resources_b:CUSTOM_FOO": "2", "group_policy": "none"}
-    asked = request(1, 64, extra_specs=specs, extra_resource={FOO: 4})
-    _, claim = after(
-        offering(offer()), claims.instance_claim(offering(offer()), call(), NOON, asked)
-    )
-    assert [each.quantity for each in claim.quantities] == [7]
-
-
-def test_claims_together_are_limited_by_reserve_and_ratio():
-    state, _ = claimed(offering(offer()), 10)
-    assert refusal(state, 3) == (ReasonCode.INSUFFICIENT, 3, 2)
-    state, _ = claimed(state, 2)
-    assert refusal(state, 1) == (ReasonCode.INSUFFICIENT, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +114,6 @@ def test_both_claims_of_a_resize_on_one_host_count(reuse, expected):
     move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
     state, _ = after(state, move_claim(state, call("resize_claim"), NOON, move))
     assert state.usage.quantities == {("", FOO): expected}
-
-
-def test_usage_that_differs_from_the_claims_violates_an_invariant():
-    state, _ = claimed(offering(offer()), 3)
-    with pytest.raises(InvariantViolated):
-        replace(state, usage=replace(state.usage, quantities={})).check()
 
 
 @pytest.mark.parametrize(
@@ -252,14 +217,6 @@ def test_a_claim_and_its_domain_count_once_and_another_encryption_is_drift():
     }
 
 
-def test_encryption_that_the_host_lost_stays_claimed_and_is_reported():
-    state, claim = built(sev_host())
-    state = replace(state, topology=replace(state.topology, mem_encryption=(SEV_ES,)))
-    (lost,) = absent(state)
-    assert (lost.claim_uuid, lost.resource) == (claim.uuid, "MEM_ENCRYPTION_CONTEXT amd-sev")
-    assert state.claims[claim.uuid].mem_encryption == claim.mem_encryption
-
-
 def moved(state, kind):
     build = encrypted()
     move = MoveRequest(build=build, migration=kind, old_flavor=Flavor(vcpus=1, memory_mb=64))
@@ -298,12 +255,6 @@ def test_a_claim_follows_the_allocation_of_its_context():
     plain = replace(request(), allocations=right)
     with pytest.raises(AllocationMismatch, match="MEM_ENCRYPTION_CONTEXT"):
         claims.instance_claim(state, call(), NOON, plain)
-
-
-def test_an_audit_keeps_the_context_of_a_guest():
-    state, claim = built(sev_host())
-    look = replace(seen(state), topology=state.topology)
-    assert audited(running(state, claim), look).usage.quantities == {pool(AMD_SEV): 1}
 
 
 UEFI = {"hw_firmware_type": "uefi"}

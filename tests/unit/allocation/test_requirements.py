@@ -7,17 +7,16 @@ import pytest
 from rtagent import claims
 from rtagent.allocation.requirements import from_move, from_request
 from rtagent.errors import (
-    InvalidFlavor,
     InvalidPciRequest,
     PciRequestAliasNotDefined,
     PropertyInvalid,
 )
-from rtagent.model.decision import Granted, ReasonCode
+from rtagent.model.decision import ReasonCode
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
-from rtagent.model.request import Image, Limits, NetworkMetadata, NumaLimits, PciRequest
+from rtagent.model.request import Limits, NetworkMetadata, NumaLimits, PciRequest
 from rtagent.model.usage import Usage
-from tests.support.hosts import DEDICATED, NOON, PINNED, PINNING, call, host, request
+from tests.support.hosts import NOON, call, host, request
 
 
 def test_extra_resources_are_added_to_those_of_the_flavor():
@@ -25,25 +24,6 @@ def test_extra_resources_are_added_to_those_of_the_flavor():
     found = from_request(asked, Policy())
     assert found.usage == Usage(vcpus=2, memory_mb=128, disk_mb=3 * 1024)
     assert not found.assigned_resources
-
-
-def test_dedicated_cpus_are_counted_apart_from_shared_vcpus():
-    specs = {**PINNED, "hw:emulator_threads_policy": "isolate"}
-    found = from_request(request(2, 100, extra_specs=specs), Policy())
-    assert (found.usage.vcpus, found.usage.pcpus) == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("extra_specs", "resource", "code"),
-    [
-        (PINNED, "PCPU", ReasonCode.NOT_CONFIGURED),
-        ({"hw:pmem": "SMALL"}, "CUSTOM_PMEM_NAMESPACE_SMALL", "not_offered"),
-        ({"resources1:CUSTOM_FPGA": "1"}, "CUSTOM_FPGA", "not_offered"),
-    ],
-)
-def test_flavor_that_asks_for_what_the_host_does_not_have_is_refused(extra_specs, resource, code):
-    refused = claims.instance_claim(host(), call(), NOON, request(extra_specs=extra_specs))
-    assert [(r.code, r.resource) for r in refused.reasons] == [(code, resource)]
 
 
 @pytest.mark.parametrize(
@@ -60,58 +40,10 @@ def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
     assert [r.code for r in refused.reasons] == [ReasonCode.NOT_OFFERED]
 
 
-@pytest.mark.parametrize(
-    "extra_specs",
-    [
-        {"hw:cpu_policy": "shared"},
-        {"hw:mem_page_size": "small"},
-        {"hw:cpu_realtime": "no"},
-        {"hw:cpu_sockets": "1", "quota:cpu_shares": "10"},
-        {"resources:VCPU": "1", "trait:HW_CPU_X86_AVX": "required"},
-    ],
-)
-def test_extra_specs_that_require_nothing_more_are_accepted(extra_specs):
-    asked = request(extra_specs=extra_specs)
-    assert isinstance(claims.instance_claim(host(), call(), NOON, asked), Granted)
-
-
-def test_contradiction_between_flavor_and_image_names_both():
-    asked = request(
-        extra_specs={"hw:cpu_policy": "shared"},
-        instance={"image": Image(properties={"hw_cpu_policy": "dedicated"})},
-    )
-    with pytest.raises(InvalidFlavor) as caught:
-        claims.instance_claim(host(), call(), NOON, asked)
-    assert set(caught.value.kwargs["properties"]) == {"hw:cpu_policy", "hw_cpu_policy"}
-
-
-@pytest.mark.parametrize("number", ["many", "\u00b2", "-1", "1.5", "9" * 5000])
-def test_number_of_units_must_be_an_integer(number):
-    with pytest.raises(PropertyInvalid) as caught:
-        from_request(request(extra_specs={"resources:VGPU": number}), Policy())
-    assert caught.value.kwargs["properties"] == {"resources:VGPU": number}
-
-
 @pytest.mark.parametrize("number", ["0", ""])
 def test_zero_units_of_a_class_require_nothing(number):
     found = from_request(request(extra_specs={"resources:VGPU": number}), Policy())
     assert not found.assigned_resources
-
-
-def test_pinned_claim_has_the_cpus_that_it_is_assigned():
-    granted = claims.instance_claim(
-        host(numa=PINNING), call(), NOON, request(2, extra_specs=PINNED)
-    )
-    (claim,) = granted.claims
-    assert (claim.vcpus, claim.pcpus) == (0, 2)
-    pins = claim.numa_topology.cells[0].cpu_pinning
-    assert set(pins) == {0, 1} and set(pins.values()) <= DEDICATED
-    assert claim.units == {("PCPU", str(cpu)) for cpu in pins.values()}
-
-
-def test_shared_guest_floats_on_the_shared_cpus_only():
-    granted = claims.instance_claim(host(numa=PINNING), call(), NOON, request(2))
-    assert granted.claims[0].numa_topology.shared_pcpus == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -134,12 +66,6 @@ def test_named_units_count_towards_the_number_of_the_flavor():
     with pytest.raises(InvalidPciRequest, match="the flavor asks for 3"):
         three = {"resources:VGPU": "3"}
         from_request(request(extra_specs=three, extra_resource=named), Policy())
-
-
-def test_numbers_of_one_resource_class_add_up():
-    specs = {"resources:VGPU": "1", "resources1:VGPU": "2", "hw:pmem": "SMALL,SMALL"}
-    found = from_request(request(extra_specs=specs, extra_resource={"VGPU": 3}), Policy())
-    assert found.assigned_resources == {"VGPU": 6, "CUSTOM_PMEM_NAMESPACE_SMALL": 2}
 
 
 def test_numbered_groups_are_those_of_classes_that_are_not_counted():

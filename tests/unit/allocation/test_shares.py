@@ -43,7 +43,6 @@ OTHER = uid(0xBAD)
 PF_1 = "0000:a0:00.0"
 VFS = [*tuple(nic(vfs=2))[1:], *tuple(nic(PF_1, vfs=2))[1:]]
 GPU_CLASS, VF_CLASS = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C"
-PMEM_CLASS = PMEM.resource_class
 
 
 def on(suffix: str) -> str:
@@ -222,26 +221,6 @@ def test_disk_may_be_another_provider_s():
     ]
 
 
-def test_cpu_of_an_isolated_emulator_is_allocated():
-    specs = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}
-    claimed(device_host(), allocations(VCPU=0, PCPU=2), extra_specs=specs)
-    assert mismatches(device_host(), allocations(VCPU=0, PCPU=1), extra_specs=specs) == [
-        ("PCPU", 1, 2)
-    ]
-
-
-def test_request_groups_of_the_flavor_override_its_own_quantities():
-    specs = {"resources:MEMORY_MB": "64", "resources_a:DISK_GB": "1", "resources2:DISK_GB": "1"}
-    whole = allocations(MEMORY_MB=64, DISK_GB=2)
-    _, claim = claimed(device_host(), whole, extra_specs=specs, root_gb=20)
-    assert (claim.memory_mb, claim.disk_mb) == (1024, 20 * 1024)
-
-
-def test_further_resources_of_the_request_are_allocated():
-    extra = {"MEMORY_MB": 100, "VCPU": 1}
-    claimed(device_host(), allocations(VCPU=2, MEMORY_MB=1124), extra_resource=extra)
-
-
 def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_not():
     theirs = allocations({OTHER: {"MEMORY_MB": 1024}})
     assert mismatches(device_host(), theirs) == [("MEMORY_MB", 1024, 0)]
@@ -249,29 +228,6 @@ def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_n
 
 
 # -- mediated devices and persistent memory -------------------------------------------------------
-
-
-@pytest.mark.parametrize("address", [GPU_0, GPU_1])
-def test_virtual_gpus_come_from_the_provider_that_is_allocated(address):
-    whole = allocations({mdevs(address): {"VGPU": 2}})
-    _, claim = claimed(mdev_host(), whole, extra_specs={"resources:VGPU": "2"})
-    assert [(each.parent_addr, each.provider) for each in claim.resources] == [
-        (address, mdevs(address))
-    ] * 2
-
-
-def test_virtual_gpus_come_from_several_providers_in_the_allocated_numbers():
-    whole = allocations({mdevs(GPU_0): {"VGPU": 1}, mdevs(GPU_1): {"VGPU": 3}})
-    specs = {"resources1:VGPU": "1", "resources2:VGPU": "3"}
-    _, claim = claimed(mdev_host(), whole, extra_specs=specs)
-    assert [each.parent_addr for each in claim.resources] == [GPU_0, *[GPU_1] * 3]
-
-
-def test_persistent_memory_comes_from_the_host():
-    specs = {"hw:pmem": "4GB"}
-    _, claim = claimed(mdev_host(), allocations(**{PMEM_CLASS: 1}), extra_specs=specs)
-    assert [(each.provider, each.parent_addr) for each in claim.resources] == [(ROOT, None)]
-    assert mismatches(mdev_host(), allocations(), extra_specs=specs) == [(PMEM_CLASS, 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -287,15 +243,6 @@ def test_persistent_memory_comes_from_the_host():
 def test_virtual_gpus_that_are_not_allocated_as_needed_are_a_mismatch(part, expected):
     specs = {"resources:VGPU": "1"}
     assert mismatches(mdev_host(), allocations(part), extra_specs=specs) == expected
-
-
-def test_allocated_units_that_others_have_are_refused():
-    whole = allocations({mdevs(GPU_0): {"VGPU": 2}})
-    specs = {"resources:VGPU": "2"}
-    state, _ = claimed(mdev_host(), whole, extra_specs=specs)
-    assert refused(state, whole, extra_specs=specs) == [
-        "VGPU: 2 units requested at cn1.example, 1 available"
-    ]
 
 
 def test_named_units_must_be_of_the_allocated_providers():
@@ -316,12 +263,6 @@ def test_devices_come_from_the_provider_that_is_allocated(address):
     _, claim = claimed(pci_host(), whole, aliases="gpu:1")
     assert addresses(claim) == [address]
     assert claim.pci[0].provider == pci(address)
-
-
-def test_virtual_functions_come_from_their_cards_in_the_allocated_numbers():
-    whole = allocations({pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 2}})
-    _, claim = claimed(pci_host(), whole, aliases="vf:3")
-    assert [device.parent_addr for device in claim.pci] == [PF_0, PF_1, PF_1]
 
 
 def test_provider_mapping_assigns_the_allocated_providers_to_requests():
@@ -392,19 +333,6 @@ def test_allocated_device_that_is_in_use_is_refused():
     assert refused(state, whole, aliases="gpu:1") == [
         "PCI gpu: 1 devices requested at cn1.example, 0 available"
     ]
-
-
-def test_allocated_device_decides_the_cell_of_its_guest():
-    specs = {"hw:numa_nodes": "1", "hw:pci_numa_affinity_policy": "required"}
-    for cell, address in enumerate((GPU_0, GPU_1)):
-        whole = allocations({pci(address): {GPU_CLASS: 1}})
-        state = device_host(
-            record([gpu(GPU_0, 0), gpu(GPU_1, 1)]), pci=policy(report_in_placement=True)
-        )
-        arguments = {"extra_specs": {**specs, "hw:cpu_policy": "dedicated"}}
-        whole[ROOT] = Allocation(resources={"PCPU": 1, "MEMORY_MB": 1024})
-        _, claim = claimed(state, whole, aliases="gpu:1", **arguments)
-        assert [each.id for each in claim.numa_topology.cells] == [cell]
 
 
 def test_device_and_its_own_virtual_gpus_are_not_allocated_to_one_guest():

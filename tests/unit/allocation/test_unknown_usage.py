@@ -95,11 +95,6 @@ def test_refusal_names_one_domain_and_counts_the_others():
     assert f"{OTHER} (vm) and of 1 more" in str(reason)
 
 
-def test_sizes_withhold_nothing_where_placement_decides_on_them():
-    state = replace(HOST, policy=replace(HOST.policy, judge_amounts=False))
-    assert isinstance(decided(unknown(state, HostResource.SIZES), {}), Granted)
-
-
 def test_no_device_is_attached_while_it_is_unknown_what_another_domain_has():
     state, main = built(HOST)
     state = unknown(state, HostResource.DEVICES)

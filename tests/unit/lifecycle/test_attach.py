@@ -1,8 +1,7 @@
 """Attach claims: devices that are added to a guest, and removed from it."""
 
-from datetime import timedelta
-
 import pytest
+from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import (
@@ -15,7 +14,6 @@ from rtagent.errors import (
 from rtagent.lifecycle import attach
 from rtagent.model.claim import ATTACH, BUILDING, PCI
 from rtagent.model.decision import Refused
-from rtagent.model.node_state import restore
 from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from tests.support.device_states import (
     addresses,
@@ -27,7 +25,7 @@ from tests.support.device_states import (
     released,
     running,
 )
-from tests.support.hosts import NOON, call, host, stored, uid
+from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, vf
 
 
@@ -157,22 +155,6 @@ def test_attach_claims_end_with_their_main_claim():
     assert not state.claims and not state.units
 
 
-@pytest.mark.parametrize("minutes", [0, -10])
-def test_order_of_claims_survives_a_restart(minutes: int):
-    """The clock may have been set back in between."""
-    state, main = built(device_host())
-    later = NOON + timedelta(minutes=minutes)
-    for number in (1, 2):  # with uuids before and after the main claim's
-        asked = call(operation_id=uid(number))
-        state, _ = after(
-            state, attach.claim_pci_devices(state, asked, later, attaching(main, "vf"))
-        )
-    state = restore(stored(state), state.policy)
-    state = ended(state, main.owner_id, "unclaim", uid(2))
-    assert [claim.uuid for claim in state.claims_of(main.owner_id)] == [main.uuid, uid(1)]
-    assert not released(state, main).claims
-
-
 def without_a_claim(*aliases, owner=None, **flavor):
     """A request for a guest without a claim here."""
     size = {"vcpus": 1, "memory_mb": 1024, **flavor}
@@ -207,3 +189,13 @@ def test_devices_that_were_claimed_before_the_guest_end_with_it():
     state, third = attached(state, main, "vf")
     assert len(ended(state, owner, "unclaim", third.uuid).claims) == 3
     assert not released(state, main).claims
+
+
+def test_device_for_one_use_is_quarantined_when_it_alone_is_given_back():
+    state = device_host()
+    once = replace(state.devices[GPU_0], tags=replace(state.devices[GPU_0].tags, one_time_use=True))
+    state, main = built(replace(state, devices=state.devices.changed((), (once,))))
+    state, claim = attached(state, main, "gpu", "vf")
+    state = ended(state, main.owner_id, "unclaim", claim.uuid, [GPU_0])
+    assert state.devices[GPU_0].quarantine
+    assert state.devices[vf(0)].quarantine is None

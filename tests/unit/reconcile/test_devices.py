@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle.moves.steps import claimed_usage
+from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
-from rtagent.model.domain_usage import Occupancy
-from rtagent.model.node_state import ASSIGNED_RESOURCES
+from rtagent.model.domain_usage import HostResource, Occupancy
+from rtagent.model.node_state import ASSIGNED_RESOURCES, device_key
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.drift import ABSENT, absent, drifts
@@ -239,3 +240,31 @@ def test_a_claim_is_shown_with_its_namespaces_as_they_are_now():
     assert with_namespaces(claim, state).resources[0].namespace == moved
     state = audited(state, seen(state, namespaces=[]))
     assert with_namespaces(claim, state) == claim
+
+
+def test_used_devices_outside_device_spec_are_recorded_before_their_relatives():
+    base = device_host({})
+    base = replace(base, policy=replace(base.policy, pci=policy(base.policy.pci.specs[1:2])))
+    look = seen(base, domain("foreign", [vf(0)]), devices=[*nic()])
+    order = [key for key in keys(base, look) if key.startswith("device:")]
+    assert order == [device_key(vf(0)), device_key(PF_0)]
+
+
+def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
+    state, main = built(device_host())
+    state, added = attached(running(state, main), main, "gpu")
+    state = audited(state, seen(state, guest(main)))
+    assert state.claims[added.uuid].state == BUILDING
+    assert not state.domain_usages, "the device may or may not be there"
+    state = audited(state, seen(state, guest(main, added)))
+    assert state.claims[added.uuid].state == ACTIVE
+
+
+def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
+    base = vgpus()
+    used = domain("foreign", mdevs=[uid(7)])
+    state = audited(base, seen(base, used, devices=[with_type(2)]))
+    assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
+    listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+    state = audited(state, seen(state, used, devices=[with_type(2)], mdevs=[listed]))
+    assert state.domain_usages["foreign"].occupancy.unknown == frozenset()

@@ -5,10 +5,12 @@ from msgspec.structs import replace
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.migration import TakenOver
 from rtagent.model.observation import Domain, Observation
+from rtagent.model.request import Flavor
 from rtagent.reconcile.apply import apply
+from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
 from tests.support.hosts import TOPOLOGY, uid
-from tests.support.move_host import GUEST, SMALL, Host, facts
+from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts
 
 
 def domain(flavor=SMALL, running=True):
@@ -99,3 +101,15 @@ def test_claim_of_an_evacuation_to_this_host_is_kept():
     audit(here, domain(), evacuated=fact)
     assert old.uuid not in here.state.claims
     assert here.states == ["active"]
+
+
+def test_domain_that_matches_neither_claim_drifts_from_the_active_one():
+    here = Host()
+    here.build()
+    migration = facts()
+    new = here.claim_move(migration, LARGE)
+    here.start_move_out(migration)
+    here.finish_move(migration)
+    audit(here, domain(Flavor(vcpus=7, memory_mb=3072)))
+    (drift,) = drifts(here.state)
+    assert (drift.claim_uuid, drift.claimed, drift.observed) == (new.uuid, 2, 7)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.change import Change
-from rtagent.model.claim import DAMAGED
+from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.reboot import Reboot
 from rtagent.reconcile.drift import drifts
@@ -132,3 +132,22 @@ def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over()
     assert before.awaited(active().claims.values(), {OWNER}) == frozenset()
     (step,) = plan(active(), seen(), frozenset())
     assert step.transitions[0].verb == "suspect"
+
+
+def test_suspect_claim_is_trusted_when_its_domain_is_back():
+    missed, _ = audited(active(), seen())
+    after, _ = audited(missed, seen(domain()))
+    assert after.claims[CLAIM].suspect is None
+
+
+def test_building_claim_without_a_domain_is_left_alone():
+    assert plan(building(), seen(), frozenset()) == ()
+
+
+def test_no_audit_ends_the_claim_with_which_a_damaged_one_would_end():
+    state = building()
+    attached = {"uuid": uid(3), "kind": ATTACH, "suspect": f"{DAMAGED}vcpus"}
+    devices = replace(state.claims[CLAIM], state=ACTIVE, expires_at=None, **attached)
+    state = state.fold(Change(cause="test", at=NOON, puts=(devices,)))
+    after, _ = audited(state, seen(), {CLAIM})
+    assert set(after.claims) == {CLAIM, uid(3)}

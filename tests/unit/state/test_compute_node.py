@@ -1,4 +1,4 @@
-"""The node's record, with Nova's field names."""
+"""The node's record, with Nova's field names, and its views, which operators search the log for."""
 
 import pytest
 from msgspec.structs import replace
@@ -10,8 +10,10 @@ from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.topology import Cell, Topology
 from rtagent.state.compute_node import compute_node
+from rtagent.state.resource_views import resource_views
 from tests.support.claims import pinned_claim
 from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
+from tests.support.owned_hosts import devices_in_every_state
 
 
 def with_claim(state, asked):
@@ -154,12 +156,6 @@ def test_memory_that_a_foreign_domain_binds_to_a_cell_uses_its_pages():
     assert mempages(state) == [{4: 0, 2048: 0}, {4: 5 * 256, 2048: 2}]
 
 
-def test_guest_without_cells_uses_nothing_of_a_cell():
-    state = with_claim(host(), request(1, 1024))
-    assert compute_node(state)["memory_mb_used"] == 1024
-    assert mempages(state) == [{4: 0, 2048: 0}] * 2
-
-
 def test_shared_cpu_that_a_guest_is_pinned_to_is_not_in_the_cpuset():
     sets = NumaPolicy(cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=frozenset({2, 3}))
     state = host(numa=sets).fold(Change(cause="x", at=NOON, puts=(pinned_claim(1, 2),)))
@@ -179,3 +175,31 @@ def test_shared_vcpus_are_counted_at_the_cell_where_they_float():
 @pytest.mark.parametrize("topology", [None, replace(TOPOLOGY, cells=())])
 def test_record_of_a_host_without_cells_has_no_numa_topology(topology):
     assert compute_node(host(topology))["numa_topology"] is None
+
+
+def test_views_have_novas_words():
+    state = with_claim(host(reserved_memory_mb=512, reserved_disk_mb=1024), request(2, 1024, 10))
+    assert resource_views(state) == {
+        "Hypervisor resource view": (
+            "name=cn1.example phys_ram=16384MB phys_disk=100GB cpus=8 numa_cells=2 pci_devices=0"
+        ),
+        "Hypervisor/Node resource view": (
+            "name=cn1.example free_ram=14848MB free_disk=89GB free_vcpus=6 pci_devices=0"
+        ),
+        "Final resource view": (
+            "name=cn1.example phys_ram=16384MB used_ram=1536MB phys_disk=100GB used_disk=11GB"
+            " total_vcpus=8 used_vcpus=2 pci_stats=[] running_vms=1"
+        ),
+    }
+
+
+def test_devices_are_counted_by_pool():
+    views = resource_views(devices_in_every_state())
+    assert views["Hypervisor resource view"].endswith("pci_devices=10")
+    assert views["Hypervisor/Node resource view"].endswith("pci_devices=1")
+    assert "pci_stats=[" in views["Final resource view"]
+    assert "=1/" in views["Final resource view"]
+
+
+def test_there_is_no_view_before_the_host_was_observed():
+    assert resource_views(host(None)) == {}

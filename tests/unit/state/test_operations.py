@@ -1,4 +1,4 @@
-"""Operations: one effect for each operation id, and what a repeat is answered."""
+"""Operations: one effect for each operation id, and what a repeat is answered; facts."""
 
 from types import SimpleNamespace
 
@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.claims import (
     activate_claim,
-    build_failed,
-    build_succeeded,
     instance_claim,
     update_usage,
 )
+from rtagent.db.engine import open_engine
+from rtagent.db.schema import metadata
+from rtagent.db.store import SqlStore
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -21,24 +22,26 @@ from rtagent.errors import (
     ComputeResourcesUnavailable,
     HypervisorUnavailable,
     InvalidRequest,
+    NodeDraining,
+    UnitConflict,
 )
-from rtagent.model.claim import ACTIVE
+from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.draining import drain
+from rtagent.model.claim import ACTIVE, RESIZE
 from rtagent.model.decision import Granted
+from rtagent.model.migration import MigrationFacts
 from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
+from tests.support.claims import stated
 from tests.support.hosts import NODE, NOON, call, request, uid
-from tests.support.trackers import claim, release, tracker_on
+from tests.support.pci_hosts import GPU_0, GPU_1
+from tests.support.trackers import claim, release, stored_state, tracker_on
 
 
 @pytest.fixture
 def tracker():
     return tracker_on(MemoryStore())
-
-
-def test_uuid_of_a_new_claim_is_the_operation_id(tracker):
-    asked = call()
-    assert claim(tracker, asked=asked).uuid == asked.operation_id
 
 
 def test_repeat_returns_the_claim_as_it_is_now(tracker):
@@ -93,15 +96,6 @@ def test_repeated_update_has_one_effect(tracker):
     tracker.execute(update_usage, call("x"), InstanceUpdate(uuid=made.owner_id, vm_state="active"))
     tracker.execute(update_usage, first, paused)
     assert tracker.snapshot().counters["num_vm_active"] == 1
-
-
-def test_failed_builds_are_counted_once_for_each_operation(tracker):
-    one = call("build_failed")
-    for operation in (one, one, call("build_failed")):
-        tracker.execute(build_failed, operation)
-    assert tracker.snapshot().failed_builds == 2
-    tracker.execute(build_succeeded, call("build_succeeded"))
-    assert tracker.snapshot().failed_builds == 0
 
 
 def test_rejected_rows_are_an_error_of_the_call():
@@ -160,3 +154,42 @@ def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided(tracke
 
     with pytest.raises(HypervisorUnavailable):
         tracker.test_claim(lambda *_: Granted(call().change(NOON), claims()))
+
+
+@pytest.fixture
+def store(tmp_path):
+    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+    metadata.create_all(engine)
+    return SqlStore(engine)
+
+
+def test_adopted_claims_survive_a_restart(store):
+    tracker, owner = tracker_on(store), uid()
+    facts = MigrationFacts(uuid=uid(), migration_type=RESIZE)
+    made = [
+        tracker.change(adopt_claim, call("adopt"), stated(owner, cpus=(2, 3), devices=[GPU_0])),
+        tracker.change(
+            adopt_claim, call("adopt"), stated(owner, cpus=(2, 4), devices=[GPU_0], migration=facts)
+        ),
+        tracker.change(adopt_claim, call("adopt"), stated(devices=[GPU_1], attached=True)),
+    ]
+
+    found = stored_state(store)
+    found.check()
+
+    assert dict(found.claims) == {each.uuid: each for each in made}
+    assert found.units == tracker.snapshot().units
+    assert found.usage == tracker.snapshot().usage
+    assert found.devices == tracker.snapshot().devices
+    again = tracker_on(store)
+    with pytest.raises(UnitConflict):
+        again.change(adopt_claim, call("adopt"), stated(cpus=(4,)))
+
+
+def test_node_that_drains_adopts():
+    tracker = tracker_on(MemoryStore())
+    tracker.execute(drain, call("drain"), "maintenance", None)
+    with pytest.raises(NodeDraining):
+        claim(tracker)
+    tracker.change(adopt_claim, call("adopt"), stated())
+    assert len(tracker.snapshot().claims) == 1

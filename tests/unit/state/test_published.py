@@ -2,9 +2,8 @@
 
 import pytest
 
-from rtagent.claims import abort_instance_claim, activate_claim, renew_claim, update_usage
+from rtagent.claims import abort_instance_claim, activate_claim, renew_claim
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
-from rtagent.model.request import InstanceUpdate
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.state.published import NOTES
 from rtagent.testing.failing_store import FailingStore
@@ -51,17 +50,6 @@ def test_leases_lapse_by_the_monotonic_clock_alone():
     assert tracker.lapsed() == {first.uuid, second.uuid}
     tracker.execute(abort_instance_claim, call("abort_instance_claim"), first.uuid)
     assert tracker.lapsed() == {second.uuid}
-
-
-def test_update_of_an_instance_does_not_renew_its_lease():
-    clock = ManualClock()
-    tracker = tracker_on(MemoryStore(), clock)
-    held = claim(tracker)
-    clock.advance(299)
-    facts = InstanceUpdate(uuid=held.owner_id, vm_state="building", task_state="networking")
-    tracker.execute(update_usage, call("update_usage"), facts)
-    clock.advance(1)
-    assert tracker.lapsed() == {held.uuid}
 
 
 def test_leases_run_a_full_term_again_after_the_store_was_away():

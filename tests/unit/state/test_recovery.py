@@ -118,16 +118,6 @@ def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     assert failing.calls["reload"] == 1
 
 
-def test_unexpected_revision_causes_a_reload():
-    store = FailingStore(MemoryStore())
-    tracker = tracker_on(store)
-    store.fail(RevisionConflict)
-    with pytest.raises(StoreUnavailable):
-        claim(tracker)
-    assert not tracker.stale
-    claim(tracker)
-
-
 def test_older_writer_is_fenced_for_good():
     disk = MemoryStore().disk
     old, new = tracker_on(MemoryStore(disk)), tracker_on(MemoryStore(disk))

@@ -5,10 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from rtagent.claims import abort_instance_claim, activate_claim
+from rtagent.claims import activate_claim
 from rtagent.errors import (
-    ClaimExpired,
-    ClaimNotFound,
     CommitUnknown,
     Deadlock,
     RestoreNotFound,
@@ -24,7 +22,7 @@ from rtagent.state.restoration import MemoryWitness
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import NOON, ManualClock, call, request
+from tests.support.hosts import NOON, ManualClock, call
 from tests.support.stores import MemoryCopies
 from tests.support.trackers import (
     GatedStore,
@@ -89,33 +87,6 @@ def test_what_was_lost_came_back_or_changed_is_listed(copies, tracker, reports):
     logged = [sentence for level, sentence in reports.logged if level == "error"]
     assert any(f"{lost.uuid} of {lost.owner_id}: was building, is missing" in s for s in logged)
     assert kept.uuid in tracker.snapshot().claims
-
-
-def test_reads_ends_and_later_steps_of_claims_work(copies, tracker):
-    first, second = claim(tracker), claim(tracker)
-    copy = copies.take()
-    lost = claim(tracker)
-    copies.put(copy)
-    notice(tracker)
-
-    with pytest.raises(ClaimNotFound):
-        tracker.change(activate_claim, call("activate_claim"), lost.uuid)
-    release(tracker, lost.uuid)
-    tracker.change(activate_claim, call("activate_claim"), first.uuid)
-    tracker.execute(abort_instance_claim, call("abort_instance_claim"), second.uuid)
-    assert set(tracker.snapshot().claims) == {first.uuid}
-
-
-def test_call_that_meets_a_restored_store_changes_nothing(copies, tracker):
-    copy = copies.take()
-    claim(tracker)
-    copies.put(copy)
-    same = call()
-    with pytest.raises(StoreUnavailable, match="nothing was changed"):
-        claim(tracker, asked=same)
-    with pytest.raises(StoreRestored):
-        claim(tracker, asked=same)
-    assert not tracker.snapshot().claims
 
 
 def test_audit_that_began_before_applies_nothing_to_the_restored_state(copies, tracker):
@@ -185,20 +156,6 @@ def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(cop
         activated.uuid: "building",
         lost.uuid: None,
     }
-
-
-def test_healthy_reloads_are_not_taken_for_a_restore(copies):
-    store = FailingStore(copies.store())
-    tracker = tracker_on(store)
-    for after in (False, True):
-        claim(tracker)
-        store.fail(CommitUnknown, after=after)
-        try:
-            claim(tracker)
-        except StoreUnavailable:
-            assert not after
-        tracker.check_position()
-        assert tracker.restored is None and not tracker.stale
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])
@@ -321,14 +278,3 @@ def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolEx
     with pytest.raises((StoreUnavailable, StoreRestored)):
         queued.result(120)
     assert len(tracker.snapshot().claims) == 1
-
-
-def test_repeat_of_a_lost_claim_is_refused_and_its_end_is_recorded(copies, tracker):
-    copy, same, build = copies.take(), call(), request()
-    claim(tracker, build, same)
-    copies.put(copy)
-    notice(tracker)
-    tracker.execute(abort_instance_claim, call("abort_instance_claim"), same.operation_id)
-    tracker.accept_restore(tracker.restored.revision, call("accept_restore"))
-    with pytest.raises(ClaimExpired):
-        claim(tracker, build, same)

@@ -1,4 +1,4 @@
-"""The state writer: group commit, its fallback, withdrawal, deadlocks, defects in rules.
+"""The state writer: group commit, its fallback, calls in flight, withdrawal, deadlocks, defects.
 
 A store whose commit waits for the test shows which decisions share a commit, without a clock.
 """
@@ -67,22 +67,6 @@ def test_waiting_callers_share_one_commit_and_each_gets_its_own_answer(pool):
     assert others[2].result(120).memory_mb == 200
     assert store.commits == [1, 2], "the refused request is in no commit and fails no neighbour"
     tracker.snapshot().check()
-
-
-def test_one_batch_never_grants_a_resource_twice(pool):
-    tracker, store = gated_tracker()
-    first = pool.submit(claim, tracker, vcpus=2)
-    assert store.entered.acquire(timeout=120)
-    others = [pool.submit(claim, tracker, vcpus=4) for _ in range(3)]
-    wait_until_queued(tracker, 3)
-    store.admission.release(2)
-    first.result(120)
-    outcomes = [future.exception(120) for future in others]
-    assert sorted(type(error).__name__ for error in outcomes) == [
-        "ComputeResourcesUnavailable",
-        "ComputeResourcesUnavailable",
-        "NoneType",
-    ]
 
 
 def test_rejected_batch_is_committed_one_by_one_and_only_the_rejected_change_fails(pool):
@@ -193,19 +177,6 @@ def is_recorded(store, operation_id):
     return store.operation(NODE.uuid, operation_id) is not None
 
 
-def test_decisions_that_are_submitted_together_share_a_commit_and_are_answered_in_order():
-    store = FailingStore(MemoryStore())
-    writer = writer_on(store)
-    commits = store.calls["commit"]
-    decisions = ends(3)
-    decisions[1] = (broken, "test", None)
-    outcomes = writer.submit_all(decisions)
-    assert [outcomes[0], outcomes[2]] == [decisions[n][2].operation_id for n in (0, 2)]
-    assert isinstance(outcomes[1], KeyError)
-    assert store.calls["commit"] == commits + 1
-    assert is_recorded(store, outcomes[0]) and is_recorded(store, outcomes[2])
-
-
 def test_deadlocks_of_decisions_that_fill_several_batches_end():
     store = FailingStore(MemoryStore())
     writer = writer_on(store)
@@ -216,19 +187,22 @@ def test_deadlocks_of_decisions_that_fill_several_batches_end():
     assert all(is_recorded(store, each) for each in outcomes)
 
 
-def test_one_operation_that_is_submitted_twice_has_one_effect():
-    store = FailingStore(MemoryStore())
-    writer = writer_on(store)
-    (decision,) = ends(1)
-    other = (decision[0], "test", call("release_claim", decision[2].operation_id, "other"))
-    outcomes = writer.submit_all([decision, decision, other])
-    assert outcomes[0] == outcomes[1] == decision[2].operation_id
-    assert isinstance(outcomes[2], ClaimConflict)
-    assert writer.published.current.revision == 2
-
-
 def test_decisions_without_a_database_are_all_refused():
     writer = writer_on(MemoryStore())
     writer.status.go_stale("the database is down")
     outcomes = writer.submit_all(ends(2))
     assert [type(each) for each in outcomes] == [StoreUnavailable, StoreUnavailable]
+
+
+def test_repeat_joins_the_call_in_flight(pool):
+    tracker, store = gated_tracker()
+    build, same = request(), call()
+    first = pool.submit(claim, tracker, build, same)
+    assert store.entered.acquire(timeout=120)
+    again = pool.submit(claim, tracker, build, same)
+    other = pool.submit(claim, tracker, build, call(operation_id=same.operation_id, digest="other"))
+    with pytest.raises(ClaimConflict):
+        other.result(120)
+    store.admission.release()
+    assert first.result(120) == again.result(120)
+    assert store.commits == [1]

@@ -124,3 +124,10 @@ def test_live_migration_is_refused_where_its_page_size_is_unavailable():
     source = SourceFacts(page_sizes=(1024 * 1024,))
     refused = dest.try_move(facts(LIVE_MIGRATION), with_page_size("any"), source=source)
     assert refused.reasons
+
+
+def test_new_record_has_the_status_that_the_caller_passes():
+    dest = Host.named(2)
+    migration = facts(status="accepted")
+    dest.claim_move(migration)
+    assert dest.status(migration) == "accepted"

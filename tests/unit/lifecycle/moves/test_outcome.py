@@ -150,3 +150,25 @@ def test_unshelving_instance_keeps_its_claims(task_state):
     source, _, _ = in_transit()
     source.update("shelved_offloaded", task_state)
     assert source.states == ["outgoing"]
+
+
+@pytest.mark.parametrize("last", ["confirmed", "reverted"])
+def test_outcome_follows_an_arrival(last):
+    source, dest, move = in_transit()
+    for host in (source, dest):
+        host.settle(move, "arrived")
+    for host in (source, dest):
+        host.settle(move, last)
+    assert (source.states, dest.states) == (
+        ([], ["active"]) if last == "confirmed" else (["active"], [])
+    )
+
+
+def test_claim_at_the_destination_is_not_taken_for_the_source_s():
+    """The guest was adopted at its destination, without its migration."""
+    dest = Host.named(2)
+    dest.build()
+    move = nodes()
+    dest.settle(move, "confirmed")
+    assert dest.states == ["active"]
+    assert dest.record(move).role == DEST

@@ -47,6 +47,8 @@ def test_move_that_fails_before_arrival_leaves_the_guest_at_its_source(kind):
     source.drop(migration)
     dest.drop(migration)
     assert (source.states, source.status(migration)) == (["active"], "error")
+    source.finish_revert(migration)
+    assert source.status(migration) == "error"
     assert (dest.states, dest.status(migration)) == ([], "error")
     assert dest.usage.memory_mb == 0
 
