@@ -79,17 +79,6 @@ def test_node_is_that_of_the_settings_and_the_hypervisor(make_settings, hypervis
         assert node.auditor.devices == ()
 
 
-def test_claims_survive_the_end_of_the_program(make_settings, hypervisor):
-    store = MemoryStore()
-    with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
-        node.auditor.run("start")
-        claim = node.tracker.create(instance_claim, call(), request())
-
-    with open_node(make_settings(), hypervisor, store, ManualClock()) as again:
-        assert dict(again.state.claims) == {claim.uuid: claim}
-        assert again.state.epoch == 2
-
-
 def test_closed_node_leaves_the_locks_to_another_process(make_settings, hypervisor):
     store = MemoryStore()
     first = open_node(make_settings(), hypervisor, store, ManualClock())
@@ -125,15 +114,6 @@ def test_recorded_ratio_is_in_force_until_another_is_applied(make_settings, hype
     assert ratios(cpu_allocation_ratio=2.5) == (Decimal("2.5"), Decimal("2.5"))
     assert ratios() == (Decimal("2.5"), Decimal("2.5"))
     assert ratios(cpu_allocation_ratio=8.0) == (Decimal("2.5"), Decimal("8.0"))
-
-
-def test_other_settings_keep_a_ratio_that_they_do_not_set(make_settings, hypervisor):
-    first = make_settings(cpu_allocation_ratio=2.5)
-    with open_node(first, hypervisor, MemoryStore(), ManualClock()) as node:
-        node.apply(make_settings(reserved_host_memory_mb=1024))
-
-        assert node.state.policy.cpu_allocation_ratio == Decimal("2.5")
-        assert node.state.policy.reserved_memory_mb == 1024
 
 
 def test_row_of_the_node_is_written_once_after_the_first_audit(make_settings, hypervisor):

@@ -6,7 +6,6 @@ import pytest
 
 from rtagent.claims import activate_claim, instance_claim
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted, Refused
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import call, host, request
@@ -62,18 +61,3 @@ def test_concurrent_callers_are_never_granted_more_than_the_host_has():
     state = tracker.snapshot()
     state.check()
     assert granted and not state.claims and state.usage == host().usage
-
-
-def test_repr_shows_the_state_and_whether_claims_are_granted():
-    tracker = tracker_on(MemoryStore())
-    assert repr(tracker).endswith(" granting>")
-
-
-def test_claim_is_made_and_activated_in_one_call():
-    tracker, asked, same = tracker_on(MemoryStore()), request(), call()
-    before = tracker.snapshot().revision
-    made = tracker.create(instance_claim, same, asked, active=True)
-    assert (made.state, made.expires_at) == (ACTIVE, None)
-    assert tracker.snapshot().revision == before + 1
-    assert tracker.create(instance_claim, same, asked, active=True) == made
-    assert not tracker.lapsed()
