@@ -75,13 +75,13 @@ def stranded(
 def _amounts(state: NodeState, fitting: _Fitting) -> Iterator[Stranded]:
     """Yield the vCPUs, the memory and the disk of the host that no flavor which fits needs."""
     free = capacity_of(state)
+    required = [flavor.required.usage for flavor, _ in fitting if flavor.required]
     for resource, field, unit, number in (
         ("VCPU", "vcpus", "vCPUs", free.free_vcpus),
         ("MEMORY_MB", "memory_mb", "MB", free.free_memory_mb),
         ("DISK_GB", "disk_mb", "MB", free.free_disk_mb if free.disk_checked else 0),
     ):
-        used = any(getattr(flavor.required.usage, field) for flavor, _ in fitting)
-        if number > 0 and not used:
+        if number > 0 and not any(getattr(usage, field) for usage in required):
             where = state.node.hypervisor_hostname
             yield Stranded(resource=resource, where=where, number=number, free=number, unit=unit)
 

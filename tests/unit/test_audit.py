@@ -292,7 +292,7 @@ def test_guests_that_were_here_before_a_reboot_are_awaited_until_their_time_is_o
     clock.advance(1)
     auditor.await_guests(Reboot(at=clock.now(), until=clock.monotonic() + 60))
     assert auditor.run("periodic").suspects == 0
-    assert (auditor.awaited, reports.parts["guests"][0]) == ({held.uuid}, "warn")
+    assert (list(auditor.awaited), reports.parts["guests"][0]) == ([held.uuid], "warn")
     clock.advance(60)
     assert auditor.run("periodic").suspects == 1
     assert reports.parts["guests"][0] == "pass"
