@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.requirements import Requirements
-from rtagent.errors import ClaimConflict, GuestRunning
+from rtagent.errors import ClaimConflict, ClaimNotFound, GuestRunning
 from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.lifecycle.transitions import event_of, live
@@ -111,6 +111,38 @@ def abort_leased_claim(state: NodeState, call: Call, now: datetime, claim_uuid: 
     if claim is None or claim.state not in LEASED_STATES:
         return unchanged(call, now)
     return abort_instance_claim(state, call, now, claim_uuid)
+
+
+def release_claims(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    owner_id: str,
+    claim_uuids: Collection[str] | None = None,
+    reason: str = "",
+) -> Granted:
+    """Release these claims of an owner, in whatever state they are: a fact that the embedding
+    program states.
+
+    A claim that has ended stays as it is. An unknown uuid is recorded as ended, so that a late
+    creating call with that operation id is refused.
+
+    :param claim_uuids: None: all claims of the owner. :param reason: for the history.
+    :raises ClaimNotFound: a claim is another owner's.
+    """
+    claims = state.claims_of(owner_id)
+    absent: list[str] = []
+    if claim_uuids is not None:
+        for uuid in sorted(claim_uuids):
+            if uuid not in state.claims:
+                absent.append(uuid)
+            elif state.claims[uuid].owner_id != owner_id:
+                raise ClaimNotFound(claim_uuid=uuid)
+        claims = tuple(claim for claim in claims if claim.uuid in claim_uuids)
+    events = (event_of(claim, "release", state, now, reason) for claim in claims)
+    decision = granted(state, call, now, *events)
+    operations = (*decision.change.operations, *map(ended_operation, absent))
+    return replace(decision, change=replace(decision.change, operations=operations))
 
 
 def update_usage(state: NodeState, call: Call, now: datetime, facts: InstanceUpdate) -> Decision:

@@ -129,12 +129,38 @@ def end_pci_claims(
         if chosen[0].kind != ATTACH or chosen[0].owner_id != owner_id:
             raise ClaimNotFound(claim_uuid=claim_uuid)
     if devices:
-        chosen = with_devices(chosen, owner_id, devices)
-    events = (_without(claim, verb, devices, state, now) for claim in chosen)
+        chosen = _with_devices(chosen, owner_id, devices)
+    events = (_without(claim, devices, verb, f"{verb}_devices", state, now) for claim in chosen)
     return granted(state, call, now, *events)
 
 
-def with_devices(
+def give_back_devices(
+    state: NodeState,
+    call: Call,
+    now: datetime,
+    owner_id: str,
+    devices: Collection[str],
+    claim_uuid: str | None = None,
+) -> Granted:
+    """Give back devices of an owner's claims, main and attach claims, in whatever state they are: a
+    fact that the embedding program states. The claims keep their other devices. An attach claim
+    without any ends.
+
+    :param devices: addresses. :param claim_uuid: only of this claim; None: of all that have them.
+    :raises ClaimNotFound: the claim is not live, or another owner's.
+    :raises PciDevicesNotClaimed: the claims do not have all of these devices.
+    """
+    claims = state.claims_of(owner_id)
+    if claim_uuid is not None:
+        claims = (live(state, claim_uuid),)
+        if claims[0].owner_id != owner_id:
+            raise ClaimNotFound(claim_uuid=claim_uuid)
+    chosen = _with_devices(claims, owner_id, devices)
+    events = (_without(claim, devices, "release", "give_back", state, now) for claim in chosen)
+    return granted(state, call, now, *events)
+
+
+def _with_devices(
     claims: tuple[Claim, ...], owner_id: str, devices: Collection[str]
 ) -> tuple[Claim, ...]:
     """Return those claims of an owner that have one of the devices.
@@ -150,17 +176,18 @@ def with_devices(
 
 
 def _without(
-    claim: Claim, verb: str, devices: Collection[str], state: NodeState, now: datetime
+    claim: Claim, devices: Collection[str], end: str, keep: str, state: NodeState, now: datetime
 ) -> Event:
-    """The transition by which a claim gives back these devices. Without any device it ends.
+    """The transition by which a claim gives back these devices. An attach claim without any ends.
 
-    :param devices: addresses; empty: all.
+    :param devices: addresses; empty: all. :param end: the verb if it ends. :param keep: if not.
     """
     left = tuple(each for each in claim.pci if devices and each.address not in devices)
-    if not left:
-        return event_of(claim, verb, state, now)
     given = ", ".join(each.address for each in claim.pci if each not in left)
-    return event_of(claim, f"{verb}_devices", state, now, f"gave back {given}", pci=left)
+    reason = f"gave back {given}" if devices else ""
+    if claim.kind == ATTACH and not left:
+        return event_of(claim, end, state, now, reason)
+    return event_of(claim, keep, state, now, reason, pci=left)
 
 
 def _fit(

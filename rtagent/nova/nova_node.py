@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec.structs import asdict, replace
 
-from rtagent.claims import instance_claim, update_usage
+from rtagent.claims import instance_claim, release_claims, update_usage
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock, open_node
 from rtagent.errors import HypervisorUnavailable
@@ -17,10 +17,9 @@ from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
-from rtagent.lifecycle.attach import claim_pci_devices
+from rtagent.lifecycle.attach import claim_pci_devices, give_back_devices
 from rtagent.lifecycle.moves import Outcome, move_claim, settle_move
 from rtagent.lifecycle.placed_guests import follow_configuration, follows_configuration
-from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.assignment import AssignedQuantity, AssignedResource, PmemNamespace
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim

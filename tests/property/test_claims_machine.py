@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from rtagent import claims
 from rtagent.audit import Auditor
-from rtagent.claims import activate_claim, instance_claim, renew_claim, update_usage
+from rtagent.claims import activate_claim, instance_claim, release_claims, renew_claim, update_usage
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -25,7 +25,6 @@ from rtagent.errors import (
     UnitConflict,
 )
 from rtagent.lifecycle.adopt_claim import adopt_claim
-from rtagent.lifecycle.stated_ends import release_claims
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore

@@ -21,9 +21,9 @@ from rtagent.lifecycle.attach import (
     allocate_pci_devices,
     claim_pci_devices,
     end_pci_claims,
+    give_back_devices,
     quarantine,
 )
-from rtagent.lifecycle.stated_ends import give_back_devices
 from rtagent.model.assignment import PmemNamespace, ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy

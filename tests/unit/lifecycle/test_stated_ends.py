@@ -2,8 +2,9 @@
 
 import pytest
 
+from rtagent.claims import release_claims
 from rtagent.errors import ClaimNotFound
-from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
+from rtagent.lifecycle.attach import give_back_devices
 from rtagent.model.claim import ACTIVE, BUILDING, PCI
 from tests.support.device_states import (
     addresses,
