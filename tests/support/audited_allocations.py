@@ -61,7 +61,6 @@ class AuditedNode:
     """A node, its agent's tracker, and Placement.
 
     :ivar api: Placement. :ivar enqueued: consumers to be written again.
-    :ivar republished: how often the inventories were to be written again.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class AuditedNode:
         self.meddler = MeddlingPlacement(self.api)
         self.trusted = True
         self.enqueued: list[str] = []
-        self.republished = 0
         self.more_urgent: Callable[[], object] = lambda: None
         self._synchroniser = Synchroniser(self.api, Ownership())
         self.sync()
@@ -116,7 +114,7 @@ class AuditedNode:
             self.agent.clock,
             NullReporter(),
             enqueue=self._enqueue,
-            republish=self._republish,
+            republish=self.sync_anew,
             give_way=self._give_way,
         )
 
@@ -140,10 +138,6 @@ class AuditedNode:
         """Read everything and publish the inventories, as the mirror does at a refresh."""
         self._synchroniser.forget()
         self.sync()
-
-    def _republish(self) -> None:
-        self.republished += 1
-        self.sync_anew()
 
     # -- audits -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.errors import PlacementUnavailable
 from rtagent.placement.aggregate_mirror import ATTEMPTS, AggregateMirror
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.hosts import uid
@@ -27,16 +27,6 @@ def mirror(placement):
     return AggregateMirror(placement)
 
 
-def test_provider_gets_its_hosts_aggregates_and_keeps_those_of_others(placement, mirror):
-    placement.aggregate(P1, OTHERS, OLD)
-    assert mirror.sync({P1: frozenset({A}), P2: frozenset({A, B})}, {A, B, OLD}) == {}
-    assert placement.aggregates(P1) == {OTHERS, A}
-    assert placement.aggregates(P2) == {A, B}
-    assert mirror.sync({P1: frozenset(), P2: frozenset({B})}, {A, B, OLD}) == {}
-    assert placement.aggregates(P1) == {OTHERS}
-    assert placement.aggregates(P2) == {B}
-
-
 def test_nothing_is_asked_without_a_change(placement, mirror):
     mirror.sync({P1: frozenset()}, frozenset())
     assert placement.requests == []
@@ -57,22 +47,6 @@ def test_provider_that_others_write_at_the_same_time_is_written_again(placement,
     placement.aggregate(P1, OTHERS)
     assert mirror.sync({P1: frozenset({A})}, {A}) == {}
     assert placement.aggregates(P1) == {A, OTHERS}
-
-
-def test_provider_that_is_missing_is_tried_again_and_does_not_stop_others(placement, mirror):
-    wanted = {GONE: frozenset({A}), P1: frozenset({A})}
-    assert mirror.sync(wanted, {A}).keys() == {GONE}
-    assert placement.aggregates(P1) == {A}
-    placement.create_provider(GONE, GONE)
-    assert mirror.sync(wanted, {A}) == {}
-    assert placement.aggregates(GONE) == {A}
-
-
-def test_refusal_for_one_provider_does_not_stop_others(placement, mirror):
-    placement.failures["put_aggregates"] = PlacementError("a rule of the server")
-    placement.aggregate(P2, A)
-    failed = mirror.sync({P1: frozenset({A}), P2: frozenset({A})}, {A})
-    assert failed == {P1: "a rule of the server"}
 
 
 def test_outage_is_the_callers(placement, mirror):

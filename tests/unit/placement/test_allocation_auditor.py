@@ -5,20 +5,12 @@ import pytest
 from rtagent.errors import PlacementConflict, PlacementUnavailable
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import AllocationVerdict
-from tests.support.agents import GUEST, LARGE, OTHER, SMALL, facts
+from tests.support.agents import GUEST, LARGE, OTHER, facts
 from tests.support.audited_allocations import TERM
 from tests.support.hosts import uid
 
 YES = ManageAllocations.YES
 AMOUNTS = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
-
-
-def test_the_allocation_of_a_claim_matches(node):
-    node.agent.run()
-    node.allocate(GUEST, AMOUNTS)
-    report = node.settle()
-    assert (report.settled, report.counts) == ((), {AllocationVerdict.MATCHING: 1})
-    assert node.parts(GUEST) == {node.uuid: AMOUNTS}
 
 
 def test_an_audit_gives_way_before_each_provider_and_each_correction(make_node):
@@ -76,22 +68,6 @@ def test_the_last_part_on_a_shared_disk_is_removed_with_the_others(node):
     node.settle()
     assert node.parts(GUEST) == {}
     assert node.parts(OTHER) == {elsewhere: {"VCPU": 1}, shared: {"DISK_GB": 1}}
-
-
-def test_nothing_is_missing_if_nobody_writes_allocations(node):
-    node.agent.run()
-    assert node.settle().settled == ()
-
-
-def test_the_allocation_of_a_released_claim_is_removed_and_other_hosts_keep_their_part(node):
-    claim = node.agent.run()
-    elsewhere = node.other_host()
-    node.write(GUEST, {node.uuid: AMOUNTS, elsewhere: {"VCPU": 2}})
-    node.agent.world.destroy(GUEST)
-    node.agent.release(claim)
-    assert node.settle().removed == (GUEST,)
-    assert node.parts(GUEST) == {elsewhere: {"VCPU": 2}}
-    assert node.settle().removed == ()
 
 
 def test_an_allocation_is_removed_only_after_it_has_not_changed_for_the_term(node):
@@ -156,14 +132,6 @@ def test_an_unknown_consumer_is_never_touched(make_node, manage):
     assert node.parts(OTHER) == {node.uuid: AMOUNTS}
 
 
-def test_a_purged_claim_is_unknown(node):
-    node.agent.release(node.agent.build())
-    node.allocate(GUEST, AMOUNTS)
-    retention = node.agent.store.retention(node.uuid)
-    node.agent.store.purge(node.uuid, node.agent.state.revision, retention)
-    assert node.verdicts() == {GUEST: AllocationVerdict.UNKNOWN}
-
-
 def test_nothing_is_changed_while_the_records_may_be_incomplete(node):
     node.agent.release(node.agent.build())
     node.allocate(GUEST, AMOUNTS)
@@ -205,13 +173,6 @@ def test_an_allocation_that_is_written_meanwhile_stays(node, request_):
     assert node.parts(GUEST) == {node.uuid: new}
 
 
-def test_an_allocation_that_another_client_removes_meanwhile_is_no_error(node):
-    ended(node)
-    node.meddler.before["consumer"] = lambda: node.write(GUEST, {})
-    report = node.run()
-    assert (report.removed, report.problems) == ((), ())
-
-
 def test_a_refused_removal_costs_one_consumer_only(node):
     node.agent.release(node.agent.build())
     node.agent.release(node.agent.build(owner=OTHER))
@@ -234,25 +195,6 @@ def test_a_refused_removal_costs_one_consumer_only(node):
 
 def gone():
     raise PlacementUnavailable("gone")
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
-def test_after_an_outage_at_any_request_the_next_audit_goes_on(node, request_, when):
-    ended(node)
-    getattr(node.meddler, when)[request_] = gone
-    with pytest.raises(PlacementUnavailable):
-        node.run()
-    node.run()
-    assert node.parts(GUEST) == {}
-    assert node.run().counts == {}
-
-
-def test_a_provider_that_is_deleted_meanwhile_is_left_out(node):
-    child = uid()
-    node.api.create_provider(child, "child", node.uuid)
-    node.meddler.before["allocations"] = lambda: node.api.delete_provider(child)
-    assert node.run().counts == {}
 
 
 # -- moves ----------------------------------------------------------------------------------------
@@ -314,14 +256,6 @@ def test_a_migration_whose_lease_has_lapsed_is_not_the_agents_to_end(make_node, 
     node.agent.audit()
     assert node.agent.states() == ["active"]
     assert (move.uuid in node.settle().removed) is removed
-
-
-def test_an_instance_gives_its_allocation_up_after_its_destination_was_dropped(node):
-    move = facts()
-    node.agent.claim_move(move, SMALL)
-    node.allocate(GUEST, AMOUNTS)
-    node.agent.move("drop_move_claim_at_dest", move)
-    assert node.settle().removed == (GUEST,)
 
 
 def test_an_audit_of_many_consumers_needs_two_requests(node, many):

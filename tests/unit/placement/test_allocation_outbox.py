@@ -1,12 +1,12 @@
 """The turns of the outbox, with a manual clock."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.claims import activate_claim, instance_claim, renew_claim
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
@@ -22,8 +22,7 @@ from rtagent.placement.allocation_outbox import (
     POLL,
     SETTLED,
 )
-from rtagent.placement.outbox_groups import BACKLOG, BATCH
-from rtagent.placement.request_id import current_request_id
+from rtagent.placement.outbox_groups import BATCH
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.agents import GUEST, LARGE, SMALL, facts
@@ -34,11 +33,9 @@ from tests.support.allocating_agents import (
     AllocatingAgent,
     OutboxSetup,
     manage,
-    prepare,
     settle,
 )
-from tests.support.device_states import SEV, encrypted
-from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, request, uid
+from tests.support.hosts import NODE, ManualClock
 from tests.support.trackers import claim, release
 
 
@@ -47,44 +44,6 @@ def setup():
     setup = OutboxSetup()
     setup.turn()  # compares
     return setup
-
-
-def test_a_claim_is_one_request_and_its_row_is_removed_later(setup):
-    made = claim(setup.tracker)
-    assert setup.rows() == {made.owner_id}
-    assert setup.turn() == ["put_consumer"]
-    assert setup.allocated() == setup.wanted() != {}
-    assert setup.rows() == {made.owner_id}
-    assert setup.outbox.unwritten() == []
-    assert setup.turn(GATHER) == []
-    assert setup.rows() == set()
-
-
-def test_no_change_is_no_request(setup):
-    made = claim(setup.tracker)
-    setup.turn()
-    setup.tracker.change(renew_claim, call("renew_claim"), made.uuid)
-    setup.tracker.change(activate_claim, call("activate_claim"), made.uuid)
-    assert setup.turn() == setup.turn(GATHER) == setup.turn(3600) == []
-
-
-def test_a_release_is_one_request(setup):
-    made = claim(setup.tracker)
-    setup.turn()
-    release(setup.tracker, made.uuid)
-    assert setup.turn() == ["put_consumer"]
-    assert setup.allocated() == {}
-
-
-def test_a_backlog_is_written_in_few_requests_in_order(setup):
-    setup.ready = False
-    policy = replace(setup.tracker.snapshot().policy, cpu_allocation_ratio=Decimal(16))
-    setup.tracker.set_policy(policy)
-    for _ in range(BACKLOG):
-        claim(setup.tracker, memory_mb=1)
-    setup.ready = True
-    assert setup.turn() == ["tree", "allocations", "post_consumers"]
-    assert setup.allocated() == setup.wanted()
 
 
 def test_an_outage_at_the_comparison_ends_even_if_nothing_has_to_be_written():
@@ -96,14 +55,6 @@ def test_an_outage_at_the_comparison_ends_even_if_nothing_has_to_be_written():
     assert setup.turn(LAST_RETRY) == ["tree", "allocations"]
     assert setup.outbox.error is None
     assert setup.reporter.healths[-1][1] == "pass"
-
-
-def test_nothing_is_written_before_the_inventories(setup):
-    setup.ready = False
-    claim(setup.tracker)
-    assert setup.turn() == setup.turn(1) == []
-    setup.ready = True
-    assert setup.turn() == ["put_consumer"]
 
 
 @pytest.mark.parametrize("change", ["UPDATE claims SET pcpus = 'x'", "DELETE FROM claims"])
@@ -179,39 +130,6 @@ def test_a_refused_consumer_waits_alone(setup):
     setup.turn()
     assert setup.outbox.unwritten() == []
     assert setup.outbox.error is None
-
-
-def test_rows_stay_while_the_store_is_away(setup):
-    made = claim(setup.tracker)
-    setup.removals = False
-    setup.turn()
-    assert setup.turn(GATHER) == []
-    assert setup.rows() == {made.owner_id}
-    setup.removals = True
-    assert setup.turn(GATHER) == []
-    assert setup.rows() == set()
-
-
-def test_claims_of_a_time_without_managed_allocations_are_written_once():
-    setup = OutboxSetup("no")
-    claim(setup.tracker)
-    assert setup.turn() == []
-    manage(setup.tracker, "yes")
-    assert setup.turn() == ["tree", "allocations", "put_consumer"]
-    assert setup.allocated() == setup.wanted()
-    assert setup.turn(GATHER) == setup.turn(3600) == []
-
-
-def test_allocations_that_differ_are_corrected_at_the_start(setup):
-    made = claim(setup.tracker)
-    setup.turn()
-    setup.turn(GATHER)
-    body = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    other = {NODE.uuid: {"resources": {"VCPU": 7}}}
-    setup.api.put_consumer(made.owner_id, {"allocations": other, "consumer_generation": 1, **body})
-    setup.restart()
-    setup.turn()
-    assert setup.allocated() == setup.wanted()
 
 
 def test_an_allocation_that_another_client_has_changed_is_read_and_written_again(setup):
@@ -305,43 +223,6 @@ def test_a_row_that_came_meanwhile_stays(setup):
     assert setup.allocated() == {}
 
 
-class WatchedPlacement(MemoryPlacement):
-    """Records the request id of each write."""
-
-    def __init__(self):
-        super().__init__()
-        self.callers = []
-
-    def put_consumer(self, uuid, content):
-        self.callers.append(current_request_id())
-        super().put_consumer(uuid, content)
-
-
-def test_a_request_carries_the_id_of_the_call_that_caused_it():
-    api = WatchedPlacement()
-    prepare(api)
-    setup = OutboxSetup(api=api)
-    setup.turn()
-    caller = f"req-{uid()}"
-    setup.tracker.create(instance_claim, replace(call(), request_id=caller), request())
-    setup.turn()
-    assert api.callers == [caller]
-
-
-def test_a_guest_with_encrypted_memory_leaves_no_context_allocated():
-    api = MemoryPlacement()
-    agent = AllocatingAgent(1, api, ManualClock())
-    agent.world.topology = replace(TOPOLOGY, mem_encryption=(SEV,))
-    agent.audit()
-    agent.publish()
-    made = agent.tracker.create(instance_claim, agent.next_call("instance_claim"), encrypted())
-    settle(agent)
-    assert agent.usage()["MEM_ENCRYPTION_CONTEXT"] == 1
-    agent.release(made)
-    settle(agent)
-    assert agent.found() == {}
-
-
 def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
     api = MemoryPlacement()
     offered = AdditionalInventory(
@@ -383,3 +264,34 @@ def test_a_migration_that_shares_everything_after_a_reload_has_nothing_allocated
     settle(agent, agent)
     assert agent.found() == agent.wanted()
     assert agent.found().keys() == {GUEST}
+
+
+@pytest.mark.parametrize("kind", ["resize", "migration", "live-migration"])
+@pytest.mark.parametrize("first", ["source", "dest"])
+def test_at_every_step_of_a_move_consumers_have_what_nova_allocates(kind, first):
+    api, clock = MemoryPlacement(), ManualClock()
+    source, dest = agents = [AllocatingAgent(number, api, clock) for number in (1, 2)]
+    old = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
+    new = {"VCPU": 2, "MEMORY_MB": 3072, "DISK_GB": 2} if kind == "resize" else old
+
+    def check(*expected):
+        """Assert what each consumer has on each host, whoever writes first."""
+        settle(*agents)
+        settle(*agents[::-1])
+        for agent, wanted in zip(agents, expected, strict=True):
+            assert agent.found() == {uuid: {agent.node.uuid: has} for uuid, has in wanted.items()}
+            assert agent.usage() == sum(map(Counter, wanted.values()), Counter())
+
+    for agent in agents:
+        agent.publish()
+    source.run(SMALL)
+    move = facts(kind)
+    dest.claim_move(move, LARGE if kind == "resize" else SMALL)
+    if first == "dest":
+        check({GUEST: old}, {GUEST: new})
+    source.move("start_move_out", move)
+    check({move.uuid: old}, {GUEST: new})
+    dest.move("finish_move", move)
+    check({move.uuid: old}, {GUEST: new})
+    source.move("drop_move_claim_at_source", move)
+    check({}, {GUEST: new})

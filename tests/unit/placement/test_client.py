@@ -7,10 +7,13 @@ from collections.abc import Callable
 import pytest
 import requests
 from keystoneauth1 import adapter, session, token_endpoint
+from oslo_config import cfg
 from oslo_context import context
 
-from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.conf import placement
+from rtagent.errors import ConfigError, PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement.client import MICROVERSION, HttpPlacement
+from rtagent.placement.loading import load
 from tests.support.hosts import uid
 
 RP = uid(1)
@@ -120,13 +123,6 @@ def test_an_error_response_of_a_proxy_is_unavailable(client, script, body):
         call(client)
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"traits": 3}'])
-def test_a_success_with_a_foreign_body_is_an_error(client, script, body):
-    script.response = lambda: (200, body)
-    with pytest.raises(PlacementError, match="is not a response of Placement"):
-        call(client)
-
-
 @pytest.mark.parametrize(
     "write",
     [
@@ -160,11 +156,6 @@ def test_a_missing_response_is_unavailable(client, script, failure):
     script.response = response
     with pytest.raises(PlacementUnavailable, match="PUT /resource_providers"):
         call(client)
-
-
-def test_an_absent_provider_is_returned_as_none(client, script):
-    script.response = refusal(404)
-    assert client.provider(RP) is None
 
 
 @pytest.mark.parametrize("body", [b"<html>Not Found</html>", {"message": "no route"}, b""])
@@ -210,3 +201,33 @@ def test_a_server_without_placements_versions_is_an_error(client, script, body):
     script.response = lambda: (200, body)
     with pytest.raises(PlacementError):
         client.microversions()
+
+
+# -- the options of [placement] -------------------------------------------------------------------
+
+
+def configured(tmp_path, *options):
+    path = tmp_path / "rtagent.conf"
+    path.write_text("\n".join(["[placement]", *options]))
+    conf = cfg.ConfigOpts()
+    placement.register(conf)
+    conf([], default_config_files=[str(path)])
+    return conf
+
+
+def test_without_auth_type_there_is_no_client(tmp_path):
+    assert load(configured(tmp_path, "region_name = here")) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        (["auth_type = nonsense"], "auth_type"),
+        (["auth_type = password", "username = u"], "auth_url"),
+        (["auth_type = none", "valid_interfaces = back"], "valid_interfaces"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path, options, option):
+    with pytest.raises(ConfigError) as caught:
+        load(configured(tmp_path, *options, "endpoint = http://p"))
+    assert (caught.value.kwargs["group"], caught.value.kwargs["option"]) == ("placement", option)

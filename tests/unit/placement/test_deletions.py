@@ -1,11 +1,12 @@
-"""What is deleted for an instance that has left."""
+"""What is deleted for an instance that has left, and which consumers an operator may delete."""
 
 import pytest
+from msgspec.structs import replace
 
-from rtagent.errors import IllegalTransition
+from rtagent.errors import ConsumerInUse, IllegalTransition, InvariantViolated
 from rtagent.model.consumers import DeletionReason
-from rtagent.placement.deletions import unneeded_consumers
-from tests.support.agents import GUEST, LARGE, Agent, facts
+from rtagent.placement.deletions import check_deletable, unneeded_consumers
+from tests.support.agents import GUEST, LARGE, OTHER, Agent, facts
 
 EVACUATED, MIGRATED, SHELVED = DeletionReason
 
@@ -13,13 +14,6 @@ EVACUATED, MIGRATED, SHELVED = DeletionReason
 @pytest.fixture
 def agent():
     return Agent()
-
-
-@pytest.mark.parametrize("reason", list(DeletionReason))
-def test_an_instance_without_a_claim_has_nothing_to_keep(agent, reason):
-    assert unneeded_consumers(agent.state, GUEST, reason) == (GUEST,)
-    agent.release(agent.run())
-    assert unneeded_consumers(agent.state, GUEST, reason) == (GUEST,)
 
 
 @pytest.mark.parametrize("reason", list(DeletionReason))
@@ -66,3 +60,46 @@ def test_a_reverted_resize_leaves_the_instance_its_claim(agent):
     agent.move("finish_revert", move)
     with pytest.raises(IllegalTransition):
         unneeded_consumers(agent.state, GUEST, MIGRATED)
+
+
+# -- by an operator -------------------------------------------------------------------------------
+
+
+def user(agent, consumer):
+    """What keeps the consumer; "": nothing does."""
+    try:
+        check_deletable(agent.state, consumer)
+    except ConsumerInUse as error:
+        return error.kwargs["user"]
+    return ""
+
+
+def test_a_consumer_with_a_claim_or_a_domain_is_in_use(agent):
+    assert user(agent, GUEST) == ""
+    claim = agent.run()
+    assert user(agent, GUEST) == f"its active claim {claim.uuid}"
+    agent.release(claim)
+    agent.audit()
+    assert user(agent, GUEST).startswith("its domain ")
+    agent.world.destroy(GUEST)
+    agent.audit()
+    assert user(agent, GUEST) == ""
+
+
+def test_a_migration_is_in_use_until_it_has_ended(agent):
+    agent.run()
+    move = facts()
+    agent.claim_move(move, LARGE)
+    agent.move("start_move_out", move)
+    assert user(agent, move.uuid) == f"the migrating resize of instance {GUEST}"
+    agent.move("drop_move_claim_at_dest", move)
+    assert user(agent, move.uuid).startswith("its outgoing claim ")
+    agent.move("finish_revert", move)
+    assert user(agent, move.uuid) == ""
+    assert user(agent, GUEST)
+
+
+def test_nothing_is_deleted_while_it_is_not_known_what_is_claimed(agent):
+    state = replace(agent.state, unknown=("a claim has an unreadable uuid",))
+    with pytest.raises(InvariantViolated):
+        check_deletable(state, OTHER)

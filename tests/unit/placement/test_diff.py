@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from rtagent.placement.diff import (
     ABSENT,
     PRESENT,
-    CreateProvider,
     DeleteProvider,
     Difference,
     PutInventories,
@@ -33,71 +32,12 @@ def current(inventories=None, traits=()):
     )
 
 
-def test_a_new_provider_gets_traits_before_inventories():
-    wanted = provider(VCPUS, {"A"}, name="cn1")
-    assert diff(None, wanted, NOTHING) == (
-        CreateProvider(ROOT, "cn1", None),
-        PutTraits(ROOT, frozenset({"A"})),
-        PutInventories(ROOT, VCPUS),
-    )
-
-
-def test_an_empty_provider_is_only_created():
-    assert diff(None, provider(parent="p"), NOTHING) == (CreateProvider(ROOT, "cn1", "p"),)
-
-
-def test_an_unchanged_provider_needs_no_request():
-    assert diff(current(VCPUS, {"A"}), provider(VCPUS, {"A"}), NOTHING) == ()
-
-
-def test_only_the_changed_part_is_sent():
-    wanted = provider(VCPUS, {"A"})
-    assert diff(current(VCPUS), wanted, NOTHING) == (PutTraits(ROOT, frozenset({"A"})),)
-    assert diff(current({}, {"A"}), wanted, NOTHING) == (PutInventories(ROOT, VCPUS),)
-
-
-def test_contents_of_other_writers_are_preserved():
-    present = current({"CUSTOM_FPGA": record(2)}, {"CUSTOM_GOLD"})
-    assert diff(present, provider(VCPUS, {"A"}), NOTHING) == (
-        PutTraits(ROOT, frozenset({"A", "CUSTOM_GOLD"})),
-        PutInventories(ROOT, {**VCPUS, "CUSTOM_FPGA": record(2)}),
-    )
-
-
-def test_owned_contents_that_are_not_wanted_are_removed():
-    present = current({**VCPUS, "CUSTOM_OWN": record(1)}, {"A", "CUSTOM_OWN", "CUSTOM_GOLD"})
-    own = contents({"VCPU", "CUSTOM_OWN"}, {"A", "CUSTOM_OWN"})
-    assert diff(present, provider(VCPUS, {"A"}), own) == (
-        PutTraits(ROOT, frozenset({"A", "CUSTOM_GOLD"})),
-        PutInventories(ROOT, VCPUS),
-    )
-
-
-def test_unwanted_exclusive_contents_of_other_writers_are_removed():
-    present = current({"VCPU": record(8), "PCPU": record(4)}, {"COMPUTE_STATUS_DISABLED"})
-    wanted = provider(VCPUS, exclusive=contents({"PCPU"}, {"COMPUTE_STATUS_DISABLED"}))
-    assert diff(present, wanted, NOTHING) == (
-        PutTraits(ROOT, frozenset()),
-        PutInventories(ROOT, VCPUS),
-    )
-
-
-def test_wanted_exclusive_contents_stay():
-    wanted = provider(VCPUS, {"A"}, exclusive=contents({"VCPU"}, {"A"}))
-    assert diff(current(VCPUS, {"A"}), wanted, NOTHING) == ()
-
-
 def test_present_standard_traits_become_owned_and_present_custom_ones_do_not():
     wanted = provider(VCPUS, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN", "CUSTOM_OWN"})
     present = current({}, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN"})
     assert owned_after(present, wanted, NOTHING) == contents(
         {"VCPU"}, {"HW_CPU_X86_AVX", "CUSTOM_OWN"}
     )
-
-
-def test_an_owned_custom_trait_remains_owned():
-    wanted, own = provider({}, {"CUSTOM_OWN"}), contents(traits={"CUSTOM_OWN"})
-    assert owned_after(current({}, {"CUSTOM_OWN"}), wanted, own) == own
 
 
 def test_a_drained_inventory_is_kept_and_fully_reserved():

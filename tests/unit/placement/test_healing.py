@@ -10,7 +10,6 @@ from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices
 from tests.support.device_states import ONE_TIME
 from tests.support.device_states import policy as pci_policy
-from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 GPU = "CUSTOM_PCI_10DE_13F1"
@@ -63,31 +62,12 @@ def test_a_guest_without_any_allocation_gets_that_of_its_device_only(node):
     assert node.api.consumer(GUEST)["consumer_type"] == "INSTANCE"
 
 
-def test_a_guest_that_is_built_is_left_to_its_builder(node):
-    node.agent.build(ONE)
-    assert node.run().healed == ()
-
-
-def test_nothing_is_healed_if_the_agent_writes_all_allocations(gpu_node):
-    node = gpu_node(ManageAllocations.YES)
-    node.agent.run(ONE)
-    assert node.settle().healed == ()
-    assert node.enqueued == [GUEST]
-
-
 def test_a_device_allocated_from_another_provider_is_a_difference_and_not_missing(node):
     claim = node.agent.run(ONE)
     (other,) = {GPU_0, GPU_1} - {claim.pci[0].address}
     node.allocate(GUEST, {GPU: 1}, provider(node, other))
     assert node.settle().healed == ()
     assert devices(node, GUEST) == {other}
-
-
-def test_only_what_is_missing_is_added(node):
-    node.agent.run(TWO)
-    node.allocate(GUEST, {GPU: 1}, provider(node, GPU_1))
-    assert node.run().healed == (GUEST,)
-    assert devices(node, GUEST) == {GPU_0, GPU_1}
 
 
 def test_both_claims_of_a_resize_on_one_host_have_their_devices_until_it_ends(node):
@@ -105,18 +85,6 @@ def test_both_claims_of_a_resize_on_one_host_have_their_devices_until_it_ends(no
     node.run()
     assert devices(node, GUEST) == {GPU_0, GPU_1}
     assert node.parts(move.uuid) == {}
-
-
-def test_a_resize_on_one_host_whose_devices_the_instance_has_is_complete(node):
-    """Before the migration became a consumer the instance had everything."""
-    node.agent.run(ONE)
-    move = facts()
-    node.agent.claim_move(move, TWO, old=ONE)
-    node.agent.move("start_move_out", move)
-    node.agent.move("finish_move", move)
-    for address in (GPU_0, GPU_1):
-        node.allocate(GUEST, {GPU: 1}, provider(node, address))
-    assert node.run().healed == ()
 
 
 def one_time(gpu_node):
@@ -148,15 +116,6 @@ def gone():
     raise PlacementUnavailable("gone")
 
 
-def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(gpu_node):
-    node, device = one_time(gpu_node)
-    assert node.run().healed == (GUEST,)
-    assert node.parts(GUEST) == {device: {GPU: 1}}
-    assert node.republished == 1
-    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
-    assert node.run().healed == ()
-
-
 def test_a_device_that_another_consumer_has_is_reported(node):
     claim = node.agent.run(ONE)
     node.allocate(OTHER, {GPU: 1}, provider(node, claim.pci[0].address))
@@ -173,22 +132,6 @@ def test_a_claim_that_ends_meanwhile_gets_nothing(node):
     assert node.parts(GUEST) == {}
 
 
-@pytest.mark.parametrize("request_", ["consumer", "put_consumer"])
-def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node, request_):
-    claim = node.agent.run(ONE)
-    device = provider(node, claim.pci[0].address)
-    node.meddler.before[request_] = lambda: node.allocate(GUEST, {GPU: 1}, device)
-    report = node.run()
-    assert (report.healed, report.problems) == ((), ())
-    assert node.parts(GUEST) == {device: {GPU: 1}}
-
-
-def test_devices_that_are_not_published_are_not_allocated(gpu_node):
-    node = gpu_node(report_in_placement=False)
-    node.agent.run(ONE, owner=uid())
-    assert node.run().healed == ()
-
-
 # -- without an audit -----------------------------------------------------------------------------
 
 
@@ -202,14 +145,3 @@ def test_an_owner_whose_devices_have_changed_is_healed_with_few_requests(node):
     node.meddler.requests.clear()
     node.auditor.heal([GUEST])
     assert node.meddler.requests == ["consumer"]
-
-
-@pytest.mark.parametrize(
-    ("manage", "reported"), [(ManageAllocations.NO, False), (ManageAllocations.YES, True)]
-)
-def test_what_is_not_to_be_healed_costs_no_request(gpu_node, manage, reported):
-    node = gpu_node(manage, report_in_placement=reported)
-    node.agent.run(ONE)
-    node.meddler.requests.clear()
-    node.auditor.heal([GUEST])
-    assert node.meddler.requests == []

@@ -1,7 +1,6 @@
 """The rounds of the mirror, with a manual clock, and its thread."""
 
 import math
-import threading
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +9,9 @@ from oslo_context import context
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.placement import tree as trees
+from rtagent.placement.mirror import request_id_of
 from rtagent.placement.ownership import Ownership
+from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.placement.schedule import FIRST_RETRY, GATHER
 from rtagent.ports import NullReporter
 from rtagent.testing.placement import MemoryPlacement
@@ -86,16 +87,6 @@ def setup():
     return setup
 
 
-def test_a_round_publishes_the_current_state(setup):
-    setup.grow(1000)
-    setup.grow(2000)
-    assert setup.turn()
-    assert setup.requests() == ["put_inventories"]
-    assert setup.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
-    assert setup.mirror.revision == setup.state.revision
-    assert not setup.turn(after=1e6)
-
-
 def test_nothing_is_sent_before_the_host_is_known(setup):
     setup.state = replace(setup.state, topology=None)
     setup.mirror.wake()
@@ -119,22 +110,6 @@ def test_an_idle_mirror_sends_requests_only_at_its_refresh():
     assert setup.turn(after=1)
     assert setup.requests() == ["tree"]
     assert setup.mirror.seconds_behind == 0
-
-
-def test_a_refresh_is_no_lag_while_it_runs():
-    lags = []
-
-    def look(reading):
-        mine.clock.advance(seconds=1)
-        lags.append(mine.mirror.seconds_behind)
-        return False
-
-    mine = Setup(refresh=lambda: 300.0, prepare=look)
-    mine.mirror.wake()
-    mine.turn()
-    mine.turn(after=300)
-    assert lags[-1] == 0
-    assert len(lags) == 2
 
 
 def test_a_refresh_that_does_not_begin_is_made_up_for():
@@ -197,15 +172,6 @@ def test_a_permanent_error_is_reported_as_fail_and_retried(setup):
     del setup.api.failures["put_inventories"]
     setup.turn(after=FIRST_RETRY)
     assert setup.reporter.healths[-1][1] == "pass"
-
-
-def test_an_inventory_in_use_is_reported_as_warn(setup):
-    setup.api.allocate(ROOT, "c", {"DISK_GB": 1})
-    setup.state = replace(setup.state, topology=replace(TOPOLOGY, disk_mb=0))
-    setup.mirror.wake()
-    setup.turn()
-    assert setup.reporter.healths[-1][1] == "warn"
-    assert "in use" in setup.reporter.healths[-1][2]
 
 
 def test_a_new_problem_with_the_same_status_is_logged_once(setup):
@@ -276,16 +242,6 @@ def caused(setup, *callers):
     setup.mirror.listener(setup.state, changes)
 
 
-def test_a_round_has_the_request_id_of_the_call_that_caused_it(recorded):
-    caused(recorded, "req-a")
-    assert recorded.turn()
-    assert recorded.api.taken() == ["req-a"]
-    recorded.grow()  # no call
-    assert recorded.turn()
-    (own,) = recorded.api.taken()
-    assert own.startswith("req-") and own != "req-a"
-
-
 def test_a_failed_round_leaves_its_request_id_to_the_next_one(recorded):
     recorded.api.down = True
     caused(recorded, "req-a")
@@ -309,6 +265,24 @@ def test_a_requested_round_has_the_request_id_of_the_requester():
         assert set(setup.api.taken()) == {f"req-{uid(7)}"}
     finally:
         assert setup.mirror.stop(timeout=60)
+
+
+@pytest.mark.parametrize("unsendable", ["", "ü", "a\r\nX-Auth-Token: b"])
+def test_without_a_sendable_id_a_new_one_is_used(unsendable):
+    ids = set()
+    for _ in range(2):
+        use_request_id(unsendable)
+        ids.add(current_request_id())
+    assert len(ids) == 2 and all(each.startswith("req-") for each in ids)
+
+
+def test_the_most_recent_call_is_the_cause():
+    changes = [
+        Change(cause=cause, at=NOON, request_id=request_id)
+        for request_id, cause in (("a", "x"), ("b", "x"), ("", "x"), ("no matter", "ping"))
+    ]
+    assert request_id_of(changes, lambda each: each.cause != "ping") == "b"
+    assert request_id_of(changes[2:3], lambda each: True) == ""
 
 
 # -- with its thread ------------------------------------------------------------------------------
@@ -343,29 +317,6 @@ def test_sync_now_raises_the_problem(running):
 def test_sync_now_raises_after_its_timeout():
     with pytest.raises(PlacementUnavailable, match=r"0\.01 s"):
         Setup().mirror.sync_now(timeout=0.01)  # no thread runs its rounds
-
-
-def test_callers_of_sync_now_share_the_next_round():
-    class Hanging(MemoryPlacement):
-        def __init__(self):
-            super().__init__()
-            self.asked, self.go = threading.Event(), threading.Event()
-
-        def provider(self, uuid):
-            self.asked.set()
-            assert self.go.wait(60)
-            return super().provider(uuid)
-
-    setup = Setup(api=Hanging())
-    setup.mirror.start()
-    assert setup.api.asked.wait(60)
-    for _ in range(50):
-        with pytest.raises(PlacementUnavailable):
-            setup.mirror.sync_now(timeout=0, anew=True)
-    setup.api.go.set()
-    setup.mirror.sync_now(timeout=60)
-    assert setup.rounds <= 3  # the first, the one that is shared, and that of the last call
-    assert setup.mirror.stop(timeout=60)
 
 
 def test_a_defect_is_logged_and_the_mirror_continues(running):

@@ -14,8 +14,8 @@ from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
 from rtagent.placement.provider import InventoryRecord, Provider
 from rtagent.placement.tree import build
-from tests.support.device_states import PMEM, audited, device_host, policy, seen, sev_host
-from tests.support.hosts import NODE, host, uid
+from tests.support.device_states import audited, device_host, policy, seen
+from tests.support.hosts import NODE, host
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, provider_files
 
@@ -109,17 +109,6 @@ def test_child_is_found_by_name_and_uuid(offers, by):
     assert offered.suffix == SUFFIX
 
 
-def test_adopted_child_is_found_by_its_uuid(offers):
-    state = with_gpu()
-    placement = replace(state.policy.placement, adopted={SUFFIX: uid(77)})
-    adopted = replace(state, policy=replace(state.policy, placement=placement))
-
-    made = offers(adopted, entry({"uuid": uid(77)}, one()))
-
-    assert made.entries.keys() == {SUFFIX}
-    assert CLASS in providers(adopted, made)[GPU_NAME["name"]].inventories
-
-
 def test_entry_waits_for_its_provider(offers):
     """Nothing is offered before the device is there, and nothing after it has left."""
     item = entry(GPU_NAME, one())
@@ -131,12 +120,6 @@ def test_entry_waits_for_its_provider(offers):
     assert before.added_to(host().policy).placement.additional == ()
     assert (after.absent, after.entries.keys()) == ((), {SUFFIX})
     assert CLASS not in providers(host(), after)[NODE.hypervisor_hostname].inventories
-
-
-def test_entries_of_other_hosts_are_ignored(offers):
-    made = offers(host(), entry({"name": "another"}, one()), entry({"uuid": uid()}, one()))
-
-    assert (len(made.absent), made.entries, made.mistakes) == (2, {}, ())
 
 
 @pytest.mark.parametrize(
@@ -179,48 +162,3 @@ def test_class_that_the_agent_publishes_is_a_mistake(offers):
     child = providers(state, made)[GPU_NAME["name"]]
     assert (child.inventories[GPU_CLASS].total, child.inventories[CLASS].total) == (1, 1)
     assert [each.resource_class for each in made.entries[SUFFIX].inventories] == [CLASS]
-
-
-def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
-    pmem = policy(pmem=(PMEM,))
-    state = replace(host(), policy=replace(host().policy, pci=pmem))
-    name = PMEM.resource_class
-
-    made = offers(state, entry(THIS, {name: {"total": 1}}))
-
-    assert (
-        f"the agent itself publishes {name} of provider $COMPUTE_NODE" in made.mistakes[0].message
-    )
-
-
-def test_agents_own_inventory_of_an_offered_class_is_published():
-    """A device may appear before the policy is made anew."""
-    state = with_gpu()
-    offered = AdditionalInventory(
-        suffix=SUFFIX,
-        resource_class=GPU_CLASS,
-        total=9,
-        reserved=0,
-        min_unit=1,
-        max_unit=9,
-        step_size=1,
-        allocation_ratio=Decimal(1),
-    )
-    placement = replace(state.policy.placement, additional=(offered,))
-    early = replace(state, policy=replace(state.policy, placement=placement))
-
-    tree = build(early, False, True)
-    assert tree is not None
-    (child,) = (each for each in tree.providers if each.name == GPU_NAME["name"])
-    assert child.inventories[GPU_CLASS].total == 1
-
-
-def test_a_provider_of_encryption_contexts_is_found_by_name(offers):
-    name = provider_name(NODE, "amd_sev")
-    found = offers(sev_host(), entry({"name": name}, one()))
-    assert (found.absent, found.mistakes) == ((), ())
-    assert found.entries.keys() == {"amd_sev"}
-    assert providers(sev_host(), found)[name].inventories.keys() == {
-        CLASS,
-        "MEM_ENCRYPTION_CONTEXT",
-    }

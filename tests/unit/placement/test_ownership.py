@@ -10,32 +10,12 @@ from tests.unit.placement.values import contents, provider, record, tree
 OWN = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
 
 
-def test_ownership_survives_a_restart(tmp_path):
-    Ownership(tmp_path).remember(provider(uuid="u1"), OWN)
-    Ownership(tmp_path).remember(provider(uuid="u2"), contents({"DISK_GB"}))
-    assert Ownership(tmp_path).of("u1") == OWN
-    assert Ownership(tmp_path).of("u2") == contents({"DISK_GB"})
-
-
-def test_the_last_record_counts(tmp_path):
-    ownership = Ownership(tmp_path)
-    assert ownership.of("u1") == contents()
-    ownership.remember(provider(uuid="u1"), OWN)
-    ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))
-    assert ownership.of("u1") == contents(traits={"CUSTOM_A"})
-
-
 def test_an_unchanged_record_is_not_written(tmp_path):
     ownership = Ownership(tmp_path)
     ownership.remember(provider(uuid="u1"), OWN)
     (tmp_path / NAME).unlink()
     ownership.remember(provider(uuid="u1"), OWN)
     assert not (tmp_path / NAME).exists()
-
-
-def test_the_file_is_replaced_atomically(tmp_path):
-    Ownership(tmp_path).remember(provider(uuid="u1"), OWN)
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
 def test_an_unreadable_file_is_named_and_kept(tmp_path):

@@ -31,11 +31,6 @@ def test_a_virtual_gpu_moves_from_the_root_to_the_device_of_the_claim():
     assert plan.providers[ROOT].generation == 7
 
 
-def test_inventories_without_allocations_need_no_reshape():
-    assert plan_reshape(layout(ON_ROOT), wanted(TWO_GPUS)) is None
-    assert plan_reshape(layout({}), wanted(TWO_GPUS)) is None
-
-
 def test_the_parts_of_one_consumer_go_to_several_devices():
     known = consumers(vm={ROOT: {VGPU: 3}})
     plan = plan_reshape(
@@ -56,15 +51,6 @@ def test_room_is_what_neither_an_allocation_nor_a_claim_has():
     claimed = {"never allocated": {(A, VGPU): 4}}
     plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claimed))
     assert plan.transfers == (transfer("vm", ROOT, B),)
-
-
-def test_a_domain_without_a_claim_shows_which_device_it_has():
-    known = consumers(vm={ROOT: {VGPU: 1}})
-    full = {A: {VGPU: record(4, reserved=4)}, B: {VGPU: record(4)}}
-    plan = plan_reshape(layout(ON_ROOT, known), wanted(full, observed={"vm": {(A, VGPU): 1}}))
-    assert plan.transfers == (transfer("vm", ROOT, A),)
-    # The unit counted as reserved, because no claim has it.
-    assert plan.providers[A].inventories[VGPU] == record(4, reserved=3)
 
 
 def test_an_ambiguous_consumer_is_refused_by_name():
@@ -102,24 +88,6 @@ def test_more_than_a_device_has_is_refused_with_numbers():
     assert "would have 5 of 4" in refusal.reason
 
 
-def test_a_part_on_both_providers_is_completed():
-    """An earlier agent created the children beside the root's inventory."""
-    known = consumers(vm={ROOT: {VGPU: 1}, A: {VGPU: 1}})
-    inventories = {**ON_ROOT, A: {VGPU: record(4)}, B: {VGPU: record(4)}}
-    claims = {"vm": {(A, VGPU): 1, (B, VGPU): 1}}
-    plan = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, claims))
-    assert plan.transfers == (transfer("vm", ROOT, B),)
-
-
-def test_a_part_moves_from_a_device_that_is_gone_to_that_of_the_claim():
-    known = consumers(vm={C: {VGPU: 1}}, stale={C: {VGPU: 1}})
-    inventories = {C: {VGPU: record(4)}, A: {VGPU: record(4)}}
-    plan = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1}}))
-    assert plan.transfers == (transfer("vm", C, A),)
-    # Nothing is known of the other consumer, so the inventory stays.
-    assert set(plan.providers[C].inventories) == {VGPU}
-
-
 @pytest.mark.parametrize("claims", [{}, {"vm": {(C, VGPU): 1}}])
 def test_a_part_on_a_device_that_is_gone_stays_without_another_claim(claims):
     known = consumers(vm={C: {VGPU: 1}})
@@ -141,14 +109,6 @@ DEVICES = {A: {GPU_CLASS: record(1)}}
 HOST = {ROOT: {"VCPU": record(8)}}
 
 
-def test_devices_that_claims_have_are_added_to_their_allocations():
-    known = consumers(vm={ROOT: {"VCPU": 2}})
-    plan = plan_reshape(layout(HOST, known), wanted(DEVICES, CLAIMED))
-    assert plan.transfers == (transfer("vm", None, A, name=GPU_CLASS),)
-    assert plan.consumers["vm"].allocations == {ROOT: {"VCPU": 2}, A: {GPU_CLASS: 1}}
-    assert {uuid: each.inventories for uuid, each in plan.providers.items()} == DEVICES
-
-
 def test_a_device_for_one_use_is_reserved_after_its_allocation_was_written():
     known = consumers(vm={ROOT: {"VCPU": 2}})
     devices = {A: {GPU_CLASS: record(1, reserved=1)}}
@@ -168,8 +128,3 @@ def test_nothing_is_added_for_a_consumer_without_need(known):
     now = layout({**HOST, B: {GPU_CLASS: record(1)}}, known)
     devices = {**DEVICES, B: {GPU_CLASS: record(1)}}
     assert plan_reshape(now, wanted(devices, CLAIMED)) is None
-
-
-def test_nothing_is_added_to_a_device_that_placement_has_already():
-    known = consumers(vm={ROOT: {"VCPU": 2}})
-    assert plan_reshape(layout({**HOST, **DEVICES}, known), wanted(DEVICES, CLAIMED)) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
@@ -20,27 +19,21 @@ SMALL, LARGE = (("resources", "VCPU:1"),), (("resources", "VCPU:8"),)
 class SlowPlacement:
     """Placement, which answers when the test says so.
 
-    :ivar asked: the queries, and their answers to come. :ivar contents: of each request.
-    :ivar used: is set when calls may end that use an answer.
+    :ivar asked: the queries, and their answers to come.
     """
 
     def __init__(self, at_once: int, hold: float = PATIENCE):
         self.asked: list[tuple[object, Future[Candidates]]] = []
         self.queries = SharedRequests[Any, Any, Candidates]("GET", self._ask, at_once, hold)
-        self.contents: list[list[object]] = []
-        self.used = threading.Event()
-        self.used.set()
         self._pool = ThreadPoolExecutor(8)
 
     def _ask(self, contents):
         answer: Future[Candidates] = Future()
-        self.contents.append([*contents])
         self.asked.append((contents[0], answer))
         return answer.result(PATIENCE)
 
     def _call(self, query, timeout):
         with self.queries.answer(query, query, timeout) as found:
-            assert self.used.wait(PATIENCE)
             return found
 
     def call(self, query, timeout=PATIENCE):
@@ -59,7 +52,6 @@ class SlowPlacement:
 
     def close(self):
         """Answer what is still asked, and end the threads."""
-        self.used.set()
         for _, answer in self.asked:
             if not answer.done():
                 answer.set_result(Candidates())
@@ -81,73 +73,12 @@ def placement(make):
     return make(1)
 
 
-def test_calls_that_wait_with_the_same_query_share_its_answer(placement):
-    first = placement.call(LARGE)
-    waiting = [placement.call(SMALL) for _ in range(3)]
-    placement.answer(0)
-    found = placement.answer(1)
-    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
-    assert first.result(PATIENCE) != found
-    assert placement.sent == [LARGE, SMALL]
-
-
-def test_a_query_that_was_sent_before_a_call_does_not_answer_it(make):
-    placement = make(2)
-    first, second = placement.call(SMALL), placement.call(SMALL)
-    found = [placement.answer(0), placement.answer(1)]
-    assert [first.result(PATIENCE), second.result(PATIENCE)] == found
-    assert placement.sent == [SMALL, SMALL]
-
-
-def test_calls_wait_for_the_answer_of_an_equal_query_and_share_the_next_one(make):
-    placement = make(4)
-    first, waiting = placement.call(SMALL), [placement.call(SMALL) for _ in range(3)]
-    placement.call(LARGE)
-    assert placement.sent == [SMALL, LARGE]
-    earlier, found = placement.answer(0), placement.answer(2)
-    assert first.result(PATIENCE) == earlier
-    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
-
-
-def test_calls_wait_while_the_answer_of_an_equal_query_is_used_and_share_the_next_one(make):
-    placement = make(4)
-    placement.used.clear()
-    first = placement.call(SMALL)
-    placement.answer(0)
-    waiting = [placement.call(SMALL) for _ in range(3)]
-    placement.call(LARGE)
-    assert placement.sent == [SMALL, LARGE]
-    placement.used.set()
-    found = placement.answer(2)
-    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
-    assert first.done()
-    assert placement.contents == [[SMALL], [LARGE], [SMALL] * 3]
-
-
-def test_an_answer_that_is_used_for_long_holds_equal_queries_for_a_while_only(make):
-    placement = make(4, 0.01)
-    placement.used.clear()
-    placement.call(SMALL)
-    placement.answer(0)
-    placement.call(SMALL)
-    wait_until(lambda: len(placement.asked) == 2)
-
-
 def test_a_query_without_an_answer_holds_equal_ones_for_a_while_only(make):
     placement = make(2, 0.01)
     lost, other = placement.call(SMALL), placement.call(SMALL)
     found = placement.answer(1)
     assert other.result(PATIENCE) == found
     assert not lost.done()
-
-
-def test_queries_are_sent_in_the_order_of_their_first_calls(placement):
-    calls = [placement.call(query) for query in (SMALL, LARGE, SMALL, LARGE)]
-    for number in range(3):
-        placement.answer(number)
-    assert placement.sent == [SMALL, LARGE, SMALL]
-    found = [each.result(PATIENCE).version for each in calls]
-    assert found == ["0", "1", "2", "1"]
 
 
 def test_a_call_waits_no_longer_than_its_time_and_its_query_is_not_sent(placement):
@@ -159,16 +90,6 @@ def test_a_call_waits_no_longer_than_its_time_and_its_query_is_not_sent(placemen
     found = placement.answer(1)
     assert later.result(PATIENCE) == found
     assert placement.sent == [SMALL, SMALL]
-
-
-def test_a_query_is_sent_for_the_calls_that_still_wait(placement):
-    placement.call(SMALL)
-    patient = placement.call(LARGE)
-    with pytest.raises(PlacementUnavailable):
-        placement.call(LARGE, 0).result(PATIENCE)
-    placement.answer(0)
-    found = placement.answer(1)
-    assert patient.result(PATIENCE) == found
 
 
 def test_an_error_is_that_of_all_calls_of_a_query_and_ends_its_turn(placement):

@@ -47,81 +47,10 @@ def total(setup, resource="VCPU"):
     return setup.shown["inventories"][resource]["total"]
 
 
-def test_the_first_push_sends_each_part_once(setup):
-    synced, requests = setup.sync()
-    assert (synced.revision, synced.problems) == (1, ())
-    assert requests == [
-        "provider",
-        "ensure_traits",
-        "create_provider",
-        "put_traits",
-        "put_inventories",
-    ]
-    assert setup.shown["traits"] == ["COMPUTE_NODE"]
-    assert total(setup) == 8
-
-
-def test_after_forget_the_provider_is_read_and_compared(setup):
-    setup.sync()
-    setup.synchroniser.forget()
-    assert setup.sync()[1] == READ
-    setup.api.overwrite(ROOT, inventories={})
-    setup.synchroniser.forget()
-    assert setup.sync()[1] == [*READ, "put_inventories"]
-
-
-def test_a_refresh_reads_only_the_providers_that_others_have_changed(setup):
-    child = provider({"CUSTOM_GPU": record(1)}, uuid=uid(2), name="child", parent=ROOT)
-    wanted = tree(provider(VCPUS, {"COMPUTE_NODE"}), child)
-    setup.sync(wanted)
-    assert setup.sync(wanted, refresh=True)[1] == ["tree"]
-    setup.api.overwrite(uid(2), inventories={})
-    assert setup.sync(wanted, refresh=True)[1][:4] == ["tree", *READ]
-    assert setup.api.shown(uid(2))["inventories"]
-    setup.api.overwrite(ROOT, traits=[])
-    assert setup.sync(wanted, refresh=True)[1][:4] == ["tree", *READ]
-    assert setup.shown["traits"] == ["COMPUTE_NODE"]
-    setup.api.delete(uid(2))
-    synced, requests = setup.sync(wanted, refresh=True)
-    assert (synced.problems, requests[:3]) == ((), ["tree", "provider", "create_provider"])
-
-
-class Interrupted(MemoryPlacement):
-    """:ivar between: called once, between the reads of the traits and of the inventories."""
-
-    between = staticmethod(lambda: None)
-
-    def inventories(self, uuid):
-        between, self.between = self.between, lambda: None
-        between()
-        return super().inventories(uuid)
-
-
-def test_a_refresh_reads_a_provider_that_changed_while_it_was_read():
-    setup = Setup()
-    setup.api = Interrupted()
-    setup.restart()
-    setup.sync()
-    setup.restart()
-    setup.api.between = lambda: setup.api.overwrite(ROOT, traits=[])
-    assert setup.sync()[1] == READ
-    assert setup.sync(refresh=True)[1][:4] == ["tree", *READ]
-    assert setup.shown["traits"] == ["COMPUTE_NODE"]
-
-
 def test_a_refresh_looks_up_unknown_traits_again(setup):
     wanted = tree(provider(VCPUS, {"COMPUTE_NODE", "HW_NOT_INVENTED"}))
     setup.sync(wanted)
     assert setup.sync(wanted, refresh=True)[1] == ["tree", "ensure_traits"]
-
-
-def test_a_conflict_is_retried_with_the_current_contents(setup):
-    setup.sync()
-    setup.api.overwrite(ROOT, traits=["COMPUTE_NODE", "CUSTOM_GOLD"])
-    synced, requests = setup.sync(tree(provider({"VCPU": record(4)}, {"COMPUTE_NODE"})))
-    assert synced.problems == ()
-    assert requests == ["put_inventories", *READ, "put_inventories"]
-    assert set(setup.shown["traits"]) == {"COMPUTE_NODE", "CUSTOM_GOLD"}
 
 
 def test_conflicts_are_counted_as_events(setup):
@@ -134,45 +63,6 @@ def test_conflicts_are_counted_as_events(setup):
     assert value("rtagent_placement_total", {"event": "conflict"}) == 1
 
 
-class ConcurrentTrait(MemoryPlacement):
-    """Another writer sets a trait after the traits were read, once."""
-
-    done = False
-
-    def inventories(self, uuid):
-        if not self.done:
-            self.done = True
-            self.overwrite(uuid, traits=["CUSTOM_GOLD"])
-        return super().inventories(uuid)
-
-
-@pytest.mark.parametrize("traits_first", [True, False])
-def test_a_trait_set_between_the_two_reads_is_preserved(setup, traits_first):
-    setup.api = ConcurrentTrait()
-    setup.api.create_provider(ROOT, "cn1")
-    setup.restart()
-    if not traits_first:
-        setup.sync(tree(provider(VCPUS)))
-    assert setup.sync()[0].problems == ()
-    assert set(setup.shown["traits"]) == {"COMPUTE_NODE", "CUSTOM_GOLD"}
-
-
-def test_an_allocation_between_the_two_reads_is_no_conflict(setup):
-    class ConcurrentAllocation(MemoryPlacement):
-        """A scheduler writes an allocation before each read of the inventories."""
-
-        def inventories(self, uuid):
-            self.overwrite(uuid)
-            return super().inventories(uuid)
-
-    setup.api = ConcurrentAllocation()
-    setup.api.create_provider(ROOT, "cn1")
-    setup.restart()
-    synced, requests = setup.sync(tree(provider(VCPUS)))
-    assert (synced.problems, requests) == ((), [*READ, "put_inventories"])
-    assert setup.sync(tree(provider({"VCPU": record(4)})))[1] == ["put_inventories"]
-
-
 def test_the_number_of_attempts_is_limited(setup):
     setup.sync()
     setup.api.contended = 100
@@ -182,25 +72,6 @@ def test_the_number_of_attempts_is_limited(setup):
     assert requests.count("put_inventories") == ATTEMPTS
     setup.api.contended = 0
     assert setup.sync(changed)[0].problems == ()
-
-
-def test_a_provider_deleted_by_another_client_is_created_again(setup):
-    setup.sync()
-    setup.api.delete(ROOT)
-    assert setup.sync(tree(provider({"VCPU": record(4)}, {"COMPUTE_NODE"})))[0].problems == ()
-    assert total(setup) == 4
-    assert setup.shown["traits"] == ["COMPUTE_NODE"]
-
-
-def test_an_outage_ends_the_pass_and_the_next_one_reads_again(setup):
-    setup.sync()
-    setup.api.failure = PlacementUnavailable("gone")
-    changed = tree(provider({"VCPU": record(4)}, {"COMPUTE_NODE"}))
-    synced, requests = setup.sync(changed)
-    assert synced.problems == (setup.api.failure,)
-    assert requests == ["put_inventories"]  # more requests would fail, too
-    setup.api.failure = None
-    assert setup.sync(changed)[1] == [*READ, "put_inventories"]
 
 
 def test_a_refused_part_does_not_stop_the_others(setup):
@@ -351,13 +222,6 @@ def test_a_custom_resource_class_is_created_once(setup):
     assert setup.api.shown(uid(3))["inventories"]
 
 
-def test_an_obsolete_child_is_deleted_with_one_request(setup):
-    setup.sync(WITH_GPU)
-    assert setup.sync() == (PassResult(revision=1), ["delete_provider"])
-    assert setup.api.provider(CHILD) is None
-    assert setup.sync()[1] == []
-
-
 def test_an_obsolete_child_deleted_by_another_client_is_forgotten(setup):
     setup.sync(WITH_GPU)
     setup.restart()
@@ -388,13 +252,6 @@ def test_a_child_in_use_is_drained_until_it_is_free(setup):
     assert setup.sync() == (PassResult(revision=1), ["delete_provider"])
 
 
-def test_a_drained_child_that_is_wanted_again_is_no_longer_reserved(setup):
-    allocated(setup)
-    setup.sync()
-    assert setup.sync(WITH_GPU)[0].problems == ()
-    assert setup.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]["reserved"] == 0
-
-
 def test_a_parent_deleted_by_another_client_is_created_again(setup):
     setup.sync()
     setup.api.delete(ROOT)
@@ -402,14 +259,6 @@ def test_a_parent_deleted_by_another_client_is_created_again(setup):
     assert "does not exist" in problem.message
     assert setup.sync(WITH_GPU)[0].problems == ()
     assert setup.api.shown(CHILD)["parent"] == ROOT
-
-
-def test_unreadable_ownership_is_one_problem(setup, tmp_path):
-    (tmp_path / "placement.json").write_text("{broken")
-    setup.ownership = Ownership(tmp_path)
-    setup.restart()
-    (problem,) = setup.sync(WITH_GPU)[0].problems
-    assert "placement.json cannot be read" in problem.message
 
 
 def test_a_taken_name_of_a_child_is_reported_with_the_remedy(setup):

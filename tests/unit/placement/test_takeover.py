@@ -86,12 +86,6 @@ def nova_child(api: MemoryPlacement, uuid: str = uid(60), suffix: str = GPU) -> 
     return uuid
 
 
-def test_a_new_host_is_asked_for_once(process):
-    assert process.prepare() == ["tree", "aggregates", "tree"]
-    assert process.prepare(reading=False) == []
-    assert process.prepare() == ["aggregates"]
-
-
 def test_an_adopted_uuid_is_durable_before_it_is_in_force(process, tmp_path):
     uuid = nova_child(process.api)
     process.failure = PlacementUnavailable("the database is down")
@@ -102,15 +96,6 @@ def test_an_adopted_uuid_is_durable_before_it_is_in_force(process, tmp_path):
     process.failure = None
     process.prepare()
     assert process.adopted == {GPU: uuid}
-
-
-def test_a_provider_with_the_derived_uuid_is_not_adopted(process):
-    process.prepare()
-    process.push()
-    process.restart()
-    process.prepare()
-    assert process.adopted == {}
-    assert process.takeover.done
 
 
 def test_a_lost_file_of_adoptions_is_found_again(process, tmp_path):

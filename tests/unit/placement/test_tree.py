@@ -1,6 +1,5 @@
 """The tree of providers of a host."""
 
-import itertools
 import math
 from decimal import Decimal
 
@@ -9,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.allocation import capacity
 from rtagent.lifecycle import draining
 from rtagent.model.change import Change
-from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.policy import NumaPolicy, PlacementPolicy, Policy
 from rtagent.model.topology import Topology
@@ -21,8 +18,8 @@ from rtagent.placement import tree
 from rtagent.placement.tree import affects_tree
 from rtagent.state.compute_node import compute_node
 from tests.support.claims import pinned_claim
-from tests.support.hosts import NODE, NOON, TOPOLOGY, call, host, request, uid, with_claims
-from tests.support.numa_hosts import NO_SMT, cell, topology
+from tests.support.hosts import NOON, TOPOLOGY, call, host, uid, with_claims
+from tests.support.numa_hosts import NO_SMT
 from tests.unit.placement.values import claim, domain, record, state
 
 GB = 1024
@@ -34,87 +31,25 @@ def root(host_state, disabled=False, hypervisor_up=True):
     return built.providers[0]
 
 
-def test_the_root_provider_is_the_node():
-    built = tree.build(state(revision=7), disabled=False, hypervisor_up=True)
-    assert built is not None
-    assert built.revision == 7
-    (provider,) = built.providers
-    assert (provider.uuid, provider.name, provider.parent) == (NODE.uuid, "cn1.example", None)
-
-
-def test_an_empty_host_has_full_inventories():
-    assert root(state()).inventories == {
-        "VCPU": record(8),
-        "MEMORY_MB": record(16384),
-        "DISK_GB": record(100),
-    }
-
-
-def test_an_unknown_host_has_no_tree():
-    assert tree.build(host(topology=None), disabled=False, hypervisor_up=True) is None
-
-
 def test_totals_are_rounded_down_and_reserved_quantities_up():
     odd = replace(state(reserved_disk_mb=1), topology=replace(TOPOLOGY, disk_mb=10 * GB - 1))
     assert root(odd).inventories["DISK_GB"] == record(9, reserved=1)
 
 
-def test_inventories_without_total_are_left_out():
-    bare = replace(state(), topology=replace(TOPOLOGY, disk_mb=GB - 1))
-    assert set(root(bare).inventories) == {"VCPU", "MEMORY_MB"}
-
-
-def test_reserved_quantities_and_ratios_are_published():
-    shown = root(
-        state(
-            reserved_cpus=1,
-            reserved_memory_mb=512,
-            cpu_allocation_ratio=4.0,
-            ram_allocation_ratio=1.5,
-            disk_allocation_ratio=1.1,
-        )
-    )
-    assert shown.inventories == {
-        "VCPU": record(8, reserved=1, ratio=4.0),
-        "MEMORY_MB": record(16384, reserved=512, ratio=1.5),
-        "DISK_GB": record(100, ratio=1.1),
-    }
-
-
-def test_claims_are_not_reserved():
-    assert root(state(claims=(claim(2, 2048, GB),))) == root(state())
-
-
-def test_foreign_domains_are_reserved_with_vcpus_divided_by_the_ratio():
-    shown = root(state(domain_usages=(domain(5, 1000),), cpu_allocation_ratio=4.0))
-    assert shown.inventories["VCPU"].reserved == 2
-    assert shown.inventories["MEMORY_MB"].reserved == 1000
-
-
-def test_used_memory_is_reserved_in_full_and_more_with_a_ratio_below_one():
-    generous = root(state(domain_usages=(domain(1, 1000),), ram_allocation_ratio=2.0))
-    frugal = root(state(domain_usages=(domain(1, 1000),), ram_allocation_ratio=0.5))
-    assert generous.inventories["MEMORY_MB"].reserved == 1000
-    assert frugal.inventories["MEMORY_MB"].reserved == 2000
-
-
-def test_domains_that_are_shut_off_are_not_reserved():
-    assert root(state(domain_usages=(domain(4, 4096, active=False),))) == root(state())
-
-
-def test_drift_above_the_claim_is_reserved():
-    owner = uid()
-    drifted = state(claims=(claim(2, 2048, 0, owner),), domain_usages=(domain(4, 1024, owner),))
-    assert root(drifted).inventories["VCPU"].reserved == 2
-    assert root(drifted).inventories["MEMORY_MB"].reserved == 0
-
-
-def test_what_a_domain_without_a_claim_has_been_allocated_is_not_reserved():
-    orphan, other = domain(4, 1000), domain(1, 500)
-    held = state(domain_usages=(orphan, other))
-    unclaimed = {orphan.domain_uuid: {"VCPU": 3, "MEMORY_MB": 2000, "CUSTOM_GOLD": 1}}
-    inventories = tree.build(held, False, True, unclaimed).providers[0].inventories
-    assert (inventories["VCPU"].reserved, inventories["MEMORY_MB"].reserved) == (2, 500)
+@pytest.mark.parametrize(
+    ("held", "vcpus", "memory_mb"),
+    [
+        (state((), (domain(5, 1000),), cpu_allocation_ratio=4.0), 2, 1000),
+        (state((), (domain(1, 1000),), ram_allocation_ratio=2.0), 1, 1000),
+        (state((), (domain(1, 1000),), ram_allocation_ratio=0.5), 1, 2000),
+        (state((), (domain(4, 4096, active=False),)), 0, 0),
+        (state((), (domain(99, 1),)), 8, 1),  # Placement refuses more than the total
+        (state((claim(2, 2048, 0, uid(1)),), (domain(4, 1024, uid(1)),)), 2, 0),
+    ],
+)
+def test_what_is_in_use_beyond_claims_is_reserved(held, vcpus, memory_mb):
+    found = root(held).inventories
+    assert (found["VCPU"].reserved, found["MEMORY_MB"].reserved) == (vcpus, memory_mb)
 
 
 def test_reserved_leaves_room_for_what_is_allocated_without_a_claim():
@@ -130,15 +65,6 @@ def test_a_claim_on_a_full_host_affects_the_tree():
     after, ended = changed(before, ends=(held,))
     assert [root(each).inventories["VCPU"].reserved for each in (before, after)] == [4, 8]
     assert affects_tree(before, [made]) and affects_tree(after, [ended])
-
-
-def test_reserved_never_exceeds_the_total():
-    assert root(state(domain_usages=(domain(99, 1),))).inventories["VCPU"] == record(8, reserved=8)
-
-
-def test_ratios_are_rounded_to_six_digits():
-    shown = root(state(ram_allocation_ratio=Decimal("1.33333666")))
-    assert shown.inventories["MEMORY_MB"].allocation_ratio == 1.33333
 
 
 @pytest.mark.parametrize(
@@ -187,46 +113,25 @@ def test_memory_in_files_is_the_total_and_a_trait():
 # -- dedicated CPUs -------------------------------------------------------------------------------
 
 
-def pinning(dedicated, claims=(), domain_usages=(), shared=None, topology_=NO_SMT):
+def pinning(dedicated, domain_usages=(), shared=None):
     """Return a host of CPUs 0-3 and 4-7 with these sets."""
     sets = NumaPolicy(
         cpu_dedicated_set=frozenset(dedicated),
         cpu_shared_set=None if shared is None else frozenset(shared),
     )
-    made = replace(host(), topology=topology_, policy=Policy(numa=sets))
-    return with_claims(made, claims, domain_usages)
+    made = replace(host(), topology=NO_SMT, policy=Policy(numa=sets))
+    return with_claims(made, (), domain_usages)
 
 
-def confined(*cpus, owner=None, active=True):
-    """Return a domain whose vCPU floats, and whose emulator is confined to these CPUs."""
-    return replace(domain(1, 64, owner, active), occupancy=Occupancy(pcpus=frozenset(cpus)))
-
-
-def pinned_domain(*vcpus, floating=0, emulator=(), owner=None):
+def pinned_domain(*vcpus, floating=0, emulator=()):
     """Return a domain with these sets of host CPUs for its vCPUs, and more vCPUs without any."""
     sets = tuple(map(frozenset, vcpus))
     occupancy = Occupancy(pcpus=frozenset(emulator).union(*sets), vcpus=sets)
-    return replace(domain(len(sets) + floating, 64, owner), occupancy=occupancy)
+    return replace(domain(len(sets) + floating, 64), occupancy=occupancy)
 
 
 def pcpu(host_state):
     return root(host_state).inventories["PCPU"]
-
-
-def test_dedicated_cpus_are_pcpu_and_shared_cpus_are_vcpu():
-    both = root(pinning({4, 5, 6}, shared={0, 1})).inventories
-    assert (both["PCPU"], both["VCPU"]) == (record(3), record(2))
-    assert "VCPU" not in root(pinning({4, 5, 6})).inventories
-    assert "PCPU" not in root(state()).inventories
-
-
-def test_pinned_claims_are_not_reserved():
-    assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, 5)])) == record(3)
-
-
-def test_dedicated_cpus_of_foreign_domains_are_reserved():
-    assert pcpu(pinning({4, 5, 6}, domain_usages=[confined(3, 4, 5)])) == record(3, reserved=2)
-    assert pcpu(pinning({4, 5, 6}, domain_usages=[confined(4, active=False)])) == record(3)
 
 
 @pytest.mark.parametrize(
@@ -247,37 +152,6 @@ def test_a_foreign_vcpu_is_reserved_where_it_runs_and_once(foreign, pcpus, vcpus
     assert compute_node(held)["vcpus_used"] == pcpus + vcpus
 
 
-def test_a_cpu_of_two_foreign_domains_is_reserved_once():
-    assert pcpu(pinning({4, 5}, domain_usages=[confined(4), confined(4)])).reserved == 1
-
-
-def test_a_foreign_domain_on_a_claimed_cpu_reserves_nothing_more():
-    both = pinning({4, 5}, [pinned_claim(4)], [confined(4)])
-    assert pcpu(both) == record(2)
-
-
-def test_cpus_outside_the_guests_own_claim_are_reserved():
-    drifted = pinning({4, 5, 6}, [pinned_claim(4, owner=uid(1))], [confined(5, owner=uid(1))])
-    assert pcpu(drifted).reserved == 1
-
-
-def test_a_pinned_guest_that_drifted_is_not_reserved_as_shared_vcpus():
-    held = [pinned_claim(4, owner=uid(1))]
-    drifted = pinning({4, 5}, held, [pinned_domain({5}, owner=uid(1))], shared={0, 1})
-    assert (pcpu(drifted).reserved, root(drifted).inventories["VCPU"].reserved) == (1, 0)
-
-
-def test_dedicated_cpus_that_are_allocated_without_a_claim_are_not_reserved():
-    foreign = pinned_domain({4}, {5})
-    held = pinning({4, 5, 6}, domain_usages=[foreign])
-    built = tree.build(held, False, True, {foreign.domain_uuid: {"PCPU": 1}})
-    assert built.providers[0].inventories["PCPU"].reserved == 1
-
-
-def test_cpus_kept_idle_by_a_claim_are_reserved():
-    assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, kept=(5,))])).reserved == 1
-
-
 # -- changes that affect the tree -----------------------------------------------------------------
 
 
@@ -286,23 +160,13 @@ def changed(before, **parts):
     return before.fold(change), change
 
 
-def test_an_unpinned_claim_does_not_affect_the_tree():
-    after, change = changed(state(), puts=(claim(1, 1, 1),))
-    assert not affects_tree(after, [change])
-    assert root(after) == root(state())
-
-
-def test_a_reloaded_state_affects_the_tree():
-    assert affects_tree(state(), [])
-
-
 def test_a_pinned_claim_does_not_affect_the_tree():
     after, change = changed(pinning({4, 5}), puts=(pinned_claim(4),))
     assert not affects_tree(after, [change])
     assert root(after) == root(pinning({4, 5}))
 
 
-@pytest.mark.parametrize("foreign", [(), (confined(4),)])
+@pytest.mark.parametrize("foreign", [(), (pinned_domain(floating=1, emulator={4}),)])
 def test_a_claim_with_idle_or_shared_cpus_affects_the_tree(foreign):
     pinned = pinned_claim(4, kept=() if foreign else (5,))
     before = pinning({4, 5}, domain_usages=foreign)
@@ -409,53 +273,6 @@ def test_what_is_reserved_leaves_enough_for_the_allocations_of_claims(
     for name, inventory in root(held).inventories.items():
         left = (inventory.total - inventory.reserved) * inventory.allocation_ratio
         assert used[name] <= left or not inventory.reserved
-
-
-@given(topologies, policies, domains_seen)
-def test_every_record_is_valid_for_placement(topology, policy, domains):
-    held = replace(state((), tuple(domains)), topology=topology, policy=policy)
-    for inventory in root(held).inventories.values():
-        assert 0 <= inventory.reserved <= inventory.total
-        assert 1 <= inventory.max_unit <= inventory.total < 2**31
-        assert inventory.allocation_ratio > 0
-
-
-@st.composite
-def pinned_hosts(draw):
-    """One cell without SMT; claims that are pinned apart, and foreign anywhere."""
-    host_topology = topology(cell(0, cores=draw(st.integers(1, 12)), threads=1, memory_mb=65536))
-    cpus = sorted(host_topology.cpus)
-    dedicated = draw(st.sets(st.sampled_from(cpus)))
-    apart = iter(draw(st.permutations(cpus)))
-    held = [
-        pinned_claim(*itertools.islice(apart, runs), kept=tuple(itertools.islice(apart, idle)))
-        for runs, idle in draw(
-            st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=3)
-        )
-    ]
-    owners_of_domains = st.sampled_from([None, *(claim.owner_id for claim in held)])
-    foreign = draw(
-        st.lists(
-            st.builds(
-                lambda on, owner, runs: confined(*on, owner=owner, active=runs),
-                st.sets(st.sampled_from(cpus), max_size=4),
-                owners_of_domains,
-                st.booleans(),
-            ),
-            max_size=3,
-            unique_by=lambda one: one.domain_uuid,
-        )
-    )
-    return pinning(dedicated, held, foreign, topology_=host_topology)
-
-
-@given(pinned_hosts())
-def test_the_agent_grants_the_dedicated_cpus_that_placement_grants(held):
-    allocated = sum(c.pcpus for c in held.claims.values())
-    number = most_that_placement_grants(root(held), "PCPU", allocated)
-    if number:
-        wanted = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
-        assert isinstance(claims.instance_claim(held, call(), NOON, wanted), Granted)
 
 
 def test_begin_and_end_of_a_drain_affect_the_tree():
