@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import field
 from prometheus_client import CollectorRegistry
 
-from rtagent.api import health, metrics, scheduler_capacity, scheduler_decisions, scheduler_hosts
+from rtagent.api import health, metrics
+from rtagent.api import scheduler_documents as documents
 from rtagent.api.page import fleet_pages
 from rtagent.api.page.fleet_pages import FleetSources
 from rtagent.api.page.routes import PageCache, PageRoutes
@@ -83,24 +84,24 @@ class _View(Value, frozen=True, kw_only=True):
 
 def _hosts(view: _View, _: Query) -> Reply:
     sources = view.sources
-    shown = scheduler_hosts.hosts(sources.hosts(), sources.now(), sources.down_time())
+    shown = documents.hosts(sources.hosts(), sources.now(), sources.down_time())
     return view.reply(shown)
 
 
 def _host(view: _View, name: str) -> Reply:
     sources = view.sources
     now, down_time = sources.now(), sources.down_time()
-    shown = scheduler_hosts.host(sources.hosts(), name, now, down_time, sources.aside())
+    shown = documents.host(sources.hosts(), name, now, down_time, sources.aside())
     return view.reply(shown)
 
 
 def _capacity(view: _View, query: Query) -> Reply:
     sources = view.sources
-    return view.reply(scheduler_capacity.capacity(sources.counts, query, sources.without_report))
+    return view.reply(documents.capacity(sources.counts, query, sources.without_report))
 
 
 def _metrics(view: _View, _: Query) -> Reply:
-    room = partial(scheduler_capacity.metrics, view.sources.counts)
+    room = partial(documents.room_metrics, view.sources.counts)
     collector = metrics.HealthCollector(view.sources.checks(), room)
     return metrics.reply(collector, view.sources.registry)
 
@@ -118,11 +119,9 @@ _ROUTES: Routes[_View] = Routes(
     },
     items={
         "hosts": _host,
-        "decisions": lambda view, name: view.reply(
-            scheduler_decisions.decision(view.sources.decision(name))
-        ),
+        "decisions": lambda view, name: view.reply(documents.decision(view.sources.decision(name))),
     },
-    filters={"capacity": scheduler_capacity.FILTERS},
+    filters={"capacity": documents.CAPACITY_FILTERS},
 )
 
 #: The pages for people, see `PageRoutes`.

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.api import scheduler_hosts
+from rtagent.api import scheduler_documents
 from rtagent.api.page.host_map import host_map
 from rtagent.api.page.owners import OwnerRows
 from rtagent.api.page.queries import PageQuery
@@ -106,7 +106,7 @@ def fleet(states: Sequence[HostState], now: float, down_time: float) -> list[Fle
 
     :param now: on the monotonic clock. :param down_time: ``service_down_time``.
     """
-    documents = scheduler_hosts.hosts(states, now, down_time)["hosts"]
+    documents = scheduler_documents.hosts(states, now, down_time)["hosts"]
     by_uuid = {state.uuid: state for state in states}
     return [_fleet_host(by_uuid[document["uuid"]], document) for document in documents]
 
@@ -154,7 +154,7 @@ def fleet_host_page(
     :param now: on the monotonic clock. :param at: the time. :param decisions: newest first.
     :raises HostNotFound:
     """
-    document = scheduler_hosts.host(states, name, now, down_time)["host"]
+    document = scheduler_documents.host(states, name, now, down_time)["host"]
     state = next(state for state in states if state.uuid == document["uuid"])
     shown = _reported(state, at)
     listed = [state.instances[uuid] for uuid in sorted(state.instances)[:INSTANCES]]

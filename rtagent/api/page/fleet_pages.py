@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from rtagent.api import scheduler_decisions
+from rtagent.api import scheduler_documents
 from rtagent.api.page import capacity, explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
@@ -140,7 +140,7 @@ def _decisions_page(decisions: Sequence[LoggedDecision], query: Query, now: date
 
 def _decision(view: FleetView, name: str, query: Query) -> Content:
     """A decision, and what it was made from."""
-    made = scheduler_decisions.decision(view.sources.decision(name))["decision"]
+    made = scheduler_documents.decision(view.sources.decision(name))["decision"]
     shown = [choice for choice in made["choices"] if name in _uuids(choice)]
     values = {
         "made": made,

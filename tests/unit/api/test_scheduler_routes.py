@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from rtagent.api.scheduler_hosts import host, hosts
+from rtagent.api.scheduler_documents import host, hosts
 from rtagent.scheduler.errors import HostNotFound
 from tests.support.api_states import PageFleet, simulated
 from tests.support.host_states import SEEN, host_state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.api import scheduler_capacity
+from rtagent.api import scheduler_documents
 from rtagent.api.metrics import StateCollector
 from rtagent.lifecycle.transitions import LIFE_CYCLE
 from rtagent.model.event import EVENT_TYPES
@@ -81,7 +81,7 @@ def test_every_metric_is_on_its_page():
 def test_every_metric_on_the_page_exists():
     code = "".join(path.read_text() for path in (ROOT / "rtagent").rglob("*.py"))
     state = {family.name for family in StateCollector(populated(), False, ()).collect()}
-    fleet = {family.name for family in scheduler_capacity.metrics(PageFleet().counts)}
+    fleet = {family.name for family in scheduler_documents.room_metrics(PageFleet().counts)}
     for name in metrics_on_the_page() - state - fleet - {"rtagent_build_info"}:
         stem = re.sub("^rtagent_|_total$", "", name)
         assert f'"{stem}"' in code or f'"{stem.removesuffix("_seconds")}"' in code, name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.api import scheduler_decisions
+from rtagent.api import scheduler_documents
 from rtagent.scheduler.decision_log import (
     KEPT,
     MAX_INSTANCES,
@@ -29,7 +29,7 @@ def three_hosts() -> HostsInMemory:
 
 
 def document(chooser, name):
-    return scheduler_decisions.decision(chooser.decision(name))["decision"]
+    return scheduler_documents.decision(chooser.decision(name))["decision"]
 
 
 def test_a_decision_is_found_by_each_of_its_names():
