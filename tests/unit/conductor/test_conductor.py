@@ -66,6 +66,13 @@ def test_a_server_is_built_and_deleted(cloud):
         conductor.delete(server.uuid)
 
 
+def test_the_record_of_a_call_is_its_check(cloud):
+    cloud.conductor().build(spec())
+    [operation] = cloud.records.operations()
+    # After the selection, before the hook, before both orders, and before the second report.
+    assert operation.beat == 5
+
+
 def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):
     cloud.enactor.refuses = {"h0": "define", "h1": "start"}
     server = cloud.conductor().build(spec())
