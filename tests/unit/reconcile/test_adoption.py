@@ -6,6 +6,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
+from rtagent import claims
 from rtagent.errors import ClaimConflict, DomainNotAdoptable
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILD, Claim
@@ -26,7 +27,7 @@ from tests.support.claims import (
     pinned_parts,
     with_orphans,
 )
-from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, uid, with_claims
+from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, request, uid, with_claims
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic, vf
 
 UUID = uid(77)
@@ -128,16 +129,10 @@ def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
 
 
 def test_the_emulator_keeps_its_dedicated_cpu():
-    parts = pinned_parts(1, [4, 5], 1024).replace(
-        "<emulatorpin cpuset='4-5'/>", "<emulatorpin cpuset='6'/>"
-    )
-    found = read(parts)
-    before = with_orphans(state(), found)
-    claim = adopt(before, call(), NOON, UUID, found, None).claims[0]
+    _, claim = adopted(read(pinned_parts(1, [4, 5], 1024).replace("='4-5'", "='6'")))
     assert claim.numa_topology is not None
     assert claim.numa_topology.cells[0].cpuset_reserved == frozenset({6})
     assert claim.pcpus == 3
-    assert not drifts(before.fold(adopt(before, call(), NOON, UUID, found, None).change))
 
 
 def test_devices_are_those_of_the_domain_for_the_alias_of_its_flavor():
@@ -302,7 +297,7 @@ def test_a_device_without_a_specification_is_named():
 def test_a_domain_that_is_away_or_shut_off_or_has_changed_is_refused():
     assert "no domain with this uuid" in refused(None)
     off = layout(domain_document(UUID), UUID, ONLINE, active=False)
-    assert "it is shut off" in refused(off)
+    assert "adopt it with --shut-off" in refused(off)
     assert "rtagent audit run" in refused(read(), with_orphans(state(), read(vcpus=1)))
 
 
@@ -328,3 +323,74 @@ def test_a_domain_with_a_claim_is_a_conflict():
     after, claim = adopted(found)
     with pytest.raises(ClaimConflict, match=claim.uuid):
         adopt(after, call(), NOON, UUID, found, None)
+
+
+# -- domains that are shut off --------------------------------------------------------------------
+
+RUNNING = uid(78)
+
+
+def read_off(*parts: str, **facts: Any) -> GuestLayout:
+    return read(*parts, active=False, **facts)
+
+
+def adopted_off(before: NodeState, found: GuestLayout) -> tuple[NodeState, Claim]:
+    granted = adopt(before, call("adopt_domain"), NOON, UUID, found, None, shut_off=True)
+    after = before.fold(granted.change)
+    after.check()
+    return after, granted.claims[0]
+
+
+def test_the_claim_of_a_domain_that_is_shut_off_keeps_what_it_needs_to_start():
+    found = read_off(pinned_parts(1, [4, 5], 1024, 2048), metadata(), devices=hostdev(GPU_0))
+    before = with_orphans(state(), found)
+    after, claim = adopted_off(before, found)
+    assert (claim.state, claim.instance.vm_state) == ("active", "stopped")
+    assert ([each.address for each in claim.pci], claim.pcpus) == ([GPU_0], 2)
+    assert after.usage.memory_mb == before.usage.memory_mb + 1024
+    assert after.usage.numa.pinned.keys() == {4, 5}
+    assert not [*orphans(after), *drifts(after), *absent(after)]
+
+
+@pytest.mark.parametrize("part", [pinned_parts(1, [4, 5], 1024), ""], ids=["pins", "device"])
+def test_what_a_running_domain_uses_is_not_taken_by_one_that_is_shut_off(part):
+    devices = "" if part else hostdev(GPU_0)
+    off = read_off(part, devices=devices)
+    before = with_orphans(state(), off, read(part, uuid=RUNNING, devices=devices))
+    with pytest.raises(DomainNotAdoptable, match="it is shut off, and others use what it needs"):
+        adopted_off(before, off)
+
+
+def test_what_may_be_in_use_by_a_running_domain_is_not_taken_by_one_that_is_shut_off():
+    off = read_off(pinned_parts(1, [4, 5], 1024))
+    before = with_orphans(state(), off, read(uuid=RUNNING))
+    usage = before.domain_usages[RUNNING]
+    usage = replace(usage, occupancy=Occupancy(unknown=frozenset({HostResource.CPUS})))
+    before = before.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    with pytest.raises(DomainNotAdoptable, match=f"by domain {RUNNING} .* is unknown"):
+        adopted_off(before, off)
+
+
+def test_what_a_claim_has_is_not_taken_by_one_that_is_shut_off():
+    off = read_off(devices=hostdev(GPU_0), vcpus=1)
+    before = with_orphans(state(), off)
+    specs = {"pci_passthrough:alias": "gpu:2"}
+    granted = claims.instance_claim(before, call(), NOON, request(extra_specs=specs))
+    with pytest.raises(DomainNotAdoptable, match=f"PCI device {GPU_0}, which"):
+        adopted_off(before.fold(granted.change), off)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(read_off(memory_mb=10**7), "MEMORY_MB", id="memory"),
+        pytest.param(
+            read_off(pinned_parts(0, [2], 10**6, 2048), vcpus=1, memory_mb=1024),
+            "pages of 2048 KiB at cell 0",
+            id="pages",
+        ),
+    ],
+)
+def test_a_host_that_has_too_little_does_not_adopt_one_that_is_shut_off(found, reason):
+    with pytest.raises(DomainNotAdoptable, match=reason):
+        adopted_off(with_orphans(state(), found), found)
