@@ -7,7 +7,7 @@ from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.node_state import ASSIGNED_RESOURCES, device_key
+from rtagent.model.node_state import device_key
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.drift import ABSENT, absent, drifts
@@ -52,11 +52,6 @@ def with_type(available):
 # -- the record -----------------------------------------------------------------------------------
 
 
-def test_devices_stay_recorded_if_they_could_not_be_listed():
-    state = device_host()
-    assert keys(state, seen(state, listed=False, devices=[])) == []
-
-
 def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
     state, claim = built(device_host(), "gpu:1")
     state = replace(state, policy=replace(state.policy, pci=policy(())))
@@ -68,9 +63,7 @@ def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
 
 
 def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():
-    base = device_host({}, pci=policy(ONE_TIME, mdev_types=(VGPU_TYPE,)))
-    state = audited(base, seen(base, devices=[with_type(2)]))
-    state, _ = built(state, extra_resource={"VGPU": 1})
+    state, _ = built(vgpus(2, specs=ONE_TIME), extra_resource={"VGPU": 1})
     for has in ([GPU_0], []):
         state = audited(state, seen(state, domain("foreign", has), devices=[with_type(2)]))
     assert state.devices[GPU_0].quarantine is not None
@@ -82,6 +75,14 @@ def test_devices_that_cannot_be_reported_to_placement_are_available():
     (problem,) = device_problems(state, look)
     assert (problem.item, "report_in_placement" in problem.message) == ("[pci] device_spec", True)
     assert set(audited(state, look).devices) == {PF_0, vf(0)}
+
+
+def test_used_devices_outside_device_spec_are_recorded_before_their_relatives():
+    base = device_host({})
+    base = replace(base, policy=replace(base.policy, pci=policy(base.policy.pci.specs[1:2])))
+    look = seen(base, domain("foreign", [vf(0)]), devices=[*nic()])
+    order = [key for key in keys(base, look) if key.startswith("device:")]
+    assert order == [device_key(vf(0)), device_key(PF_0)]
 
 
 # -- what domains have ----------------------------------------------------------------------------
@@ -116,17 +117,29 @@ def test_device_of_an_expired_attach_claim_stays_allocated_while_the_guest_has_i
     assert addresses(other) == [GPU_1]
 
 
+def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
+    state, main = built(device_host())
+    state, added = attached(running(state, main), main, "gpu")
+    state = audited(state, seen(state, guest(main)))
+    assert state.claims[added.uuid].state == BUILDING
+    assert not state.domain_usages, "the device may or may not be there"
+    state = audited(state, seen(state, guest(main, added)))
+    assert state.claims[added.uuid].state == ACTIVE
+
+
 # -- mediated devices and namespaces --------------------------------------------------------------
 
 
-def vgpus():
-    return device_host({}, pci=policy(mdev_types=(VGPU_TYPE,), pmem=(PMEM,)))
+def vgpus(number, **more):
+    """A host whose GPU can make so many virtual GPUs."""
+    base = device_host({}, pci=policy(mdev_types=(VGPU_TYPE,), **more))
+    return audited(base, seen(base, devices=[with_type(number)]))
 
 
 def test_mediated_devices_that_another_program_creates_are_part_of_the_inventory():
-    base, theirs = vgpus(), Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+    base, theirs = vgpus(1), Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
     look = seen(base, devices=[with_type(1)], mdevs=[theirs])
-    (own, _), (every, _) = (
+    (own,), (every,) = (
         audited(base, replace(look, mdevs_of_others=of_others)).resource_inventories
         for of_others in (False, True)
     )
@@ -135,8 +148,7 @@ def test_mediated_devices_that_another_program_creates_are_part_of_the_inventory
 
 
 def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
-    base = vgpus()
-    state = audited(base, seen(base, devices=[with_type(2)]))
+    state = vgpus(2)
     state, first = built(state, extra_resource={"VGPU": 1})
     state, second = built(state, extra_resource={"VGPU": 1})
     theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
@@ -160,15 +172,22 @@ def test_parent_of_a_used_mediated_device_is_unavailable_as_a_whole():
     assert device_allocations(state).state(GPU_0).state == "available"
 
 
-def test_inventories_stay_if_devices_could_not_be_listed():
-    base = vgpus()
-    state = audited(base, seen(base, devices=[with_type(2)]))
-    assert ASSIGNED_RESOURCES not in keys(state, seen(state, listed=False))
+def test_devices_and_inventories_stay_if_devices_could_not_be_listed():
+    state = vgpus(2)
+    assert keys(state, seen(state, listed=False, devices=[])) == []
+
+
+def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
+    state, used = vgpus(2), domain("foreign", mdevs=[uid(7)])
+    state = audited(state, seen(state, used, devices=[with_type(2)]))
+    assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
+    listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+    state = audited(state, seen(state, used, devices=[with_type(2)], mdevs=[listed]))
+    assert state.domain_usages["foreign"].occupancy.unknown == frozenset()
 
 
 def test_missing_mediated_device_is_drift():
-    base = vgpus()
-    state = audited(base, seen(base, devices=[with_type(2)]))
+    state = vgpus(2)
     state, claim = built(state, extra_resource={"VGPU": 1})
     state = audited(state, seen(state, domain(claim.owner_id), devices=[with_type(2)]))
     (drift,) = drifts(state)
@@ -178,25 +197,32 @@ def test_missing_mediated_device_is_drift():
 # -- persistent memory ----------------------------------------------------------------------------
 
 
+PMEM_4GB = {"hw:pmem": "4GB"}
+
+
+def pmem_host():
+    return device_host({}, pci=policy(pmem=(PMEM,)))
+
+
 def test_namespaces_are_offered_as_the_host_has_them():
-    state = device_host({}, pci=policy(pmem=(PMEM,)))
+    state = pmem_host()
     moved = replace(NAMESPACES[0], path="/dev/dax7.0")
     state = audited(state, seen(state, namespaces=[moved]))
     (inventory,) = state.resource_inventories
     assert (inventory.identifiers, inventory.namespaces) == (("ns0",), (moved,))
-    _, claim = built(state, extra_specs={"hw:pmem": "4GB"})
+    _, claim = built(state, extra_specs=PMEM_4GB)
     assert claim.resources[0].namespace == moved
     assert audited(state, replace(seen(state), namespaces=None)) == state
 
 
 def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
-    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    state, claim = built(pmem_host(), extra_specs=PMEM_4GB)
     (unit,) = claim.resources
     state = audited(state, seen(state, namespaces=NAMESPACES[1:]))
     assert state.claims[claim.uuid].resources == (unit,)
     (found,) = absent(state)
     assert (found.resource, found.problem) == (f"{PMEM.resource_class} ns0", ABSENT)
-    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
+    _, other = built(state, extra_specs=PMEM_4GB)
     assert [each.identifier for each in other.resources] == ["ns1"]
     refused = claims.instance_claim(
         state, call(), NOON, request(extra_specs={"hw:pmem": "4GB,4GB"})
@@ -205,20 +231,20 @@ def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
 
 
 def test_namespace_that_a_domain_without_a_claim_uses_is_not_granted():
-    state = device_host({}, pci=policy(pmem=(PMEM,)))
+    state = pmem_host()
     foreign = domain(uid())
     foreign = replace(foreign, occupancy=Occupancy(namespaces=frozenset({"ns0"})))
     state = audited(state, seen(state, foreign))
-    state, claim = built(state, extra_specs={"hw:pmem": "4GB"})
+    state, claim = built(state, extra_specs=PMEM_4GB)
     assert [each.identifier for each in claim.resources] == ["ns1"]
     stopped = replace(foreign, active=False)
     state = audited(state, seen(state, stopped, guest_with(claim)))
-    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
+    _, other = built(state, extra_specs=PMEM_4GB)
     assert [each.identifier for each in other.resources] == ["ns0"]
 
 
 def test_domain_with_other_namespaces_than_its_claim_is_drift():
-    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    state, claim = built(pmem_host(), extra_specs=PMEM_4GB)
     state = audited(state, seen(state, guest_with(claim)))
     assert drifts(state) == ()
     wrong = replace(guest_with(claim), occupancy=Occupancy(namespaces=frozenset({"ns1"})))
@@ -234,37 +260,9 @@ def guest_with(claim):
 
 
 def test_a_claim_is_shown_with_its_namespaces_as_they_are_now():
-    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    state, claim = built(pmem_host(), extra_specs=PMEM_4GB)
     moved = replace(NAMESPACES[0], path="/dev/dax7.0")
     state = audited(state, seen(state, namespaces=[moved]))
     assert with_namespaces(claim, state).resources[0].namespace == moved
     state = audited(state, seen(state, namespaces=[]))
     assert with_namespaces(claim, state) == claim
-
-
-def test_used_devices_outside_device_spec_are_recorded_before_their_relatives():
-    base = device_host({})
-    base = replace(base, policy=replace(base.policy, pci=policy(base.policy.pci.specs[1:2])))
-    look = seen(base, domain("foreign", [vf(0)]), devices=[*nic()])
-    order = [key for key in keys(base, look) if key.startswith("device:")]
-    assert order == [device_key(vf(0)), device_key(PF_0)]
-
-
-def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
-    state, main = built(device_host())
-    state, added = attached(running(state, main), main, "gpu")
-    state = audited(state, seen(state, guest(main)))
-    assert state.claims[added.uuid].state == BUILDING
-    assert not state.domain_usages, "the device may or may not be there"
-    state = audited(state, seen(state, guest(main, added)))
-    assert state.claims[added.uuid].state == ACTIVE
-
-
-def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
-    base = vgpus()
-    used = domain("foreign", mdevs=[uid(7)])
-    state = audited(base, seen(base, used, devices=[with_type(2)]))
-    assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
-    listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
-    state = audited(state, seen(state, used, devices=[with_type(2)], mdevs=[listed]))
-    assert state.domain_usages["foreign"].occupancy.unknown == frozenset()
