@@ -41,7 +41,7 @@ class SchedulerSources(FleetSources, frozen=True, kw_only=True):
     error: Callable[[], RtAgentError | None]
     registry: CollectorRegistry
     hung: Callable[[], Sequence[str]]
-    name: str = SERVICE
+    name: str
     pages: PageCache = field(default_factory=PageCache)
 
     def answer(self, target: str) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from rtagent.api import scheduler_documents
@@ -11,7 +11,6 @@ from rtagent.api.page import capacity, explain, fleet
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, Later
 from rtagent.api.page.routes import Link, Paged, Query, period
-from rtagent.errors import Unavailable
 from rtagent.model.base import Value
 from rtagent.scheduler.decision_log import Decision, LoggedDecision
 from rtagent.scheduler.explanation import Explanation
@@ -27,10 +26,6 @@ INSTANCES = 20
 SHOWN = 2
 #: Seconds for which a page of the capacity is shown, and for which one request waits for the count.
 CAPACITY_SHOWN, PATIENCE = 5, 1.0
-
-
-def _no_explanation(document: Mapping[str, Any]) -> Explanation:
-    raise Unavailable("requests cannot be explained here")
 
 
 class FleetSources(Value, frozen=True, kw_only=True):
@@ -51,8 +46,8 @@ class FleetSources(Value, frozen=True, kw_only=True):
     decisions: Callable[[], Sequence[LoggedDecision]]
     decision: Callable[[str], Decision]
     counts: FleetCounts
-    time: Callable[[], datetime] = lambda: datetime.now(UTC)
-    explain: Callable[[Mapping[str, Any]], Explanation] = _no_explanation
+    time: Callable[[], datetime]
+    explain: Callable[[Mapping[str, Any]], Explanation]
     aside: Callable[[], Mapping[str, str]] = dict
 
     @property

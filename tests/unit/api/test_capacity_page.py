@@ -95,16 +95,6 @@ def test_each_number_of_a_flavor_is_the_one_that_was_counted(fleet):
             assert f"{part.hosts} hosts, nearest miss: {part.message}" in row["Scarce"]
 
 
-@pytest.mark.parametrize("order", ["up", "down"])
-@pytest.mark.parametrize(
-    ("sort", "field"), [("room", "room"), ("hosts", "hosts_with_room"), ("largest", "largest")]
-)
-def test_flavors_are_sorted(fleet, sort, field, order):
-    numbers = {e.name: getattr(e.summary, field) for e in fleet.counts.capacity().flavors}
-    shown = [numbers[name] for name in rows(page(fleet, sort=sort, order=order))]
-    assert shown == sorted(shown, reverse=order == "down")
-
-
 def test_flavors_are_searched_and_chosen_by_state(fleet):
     assert rows(page(fleet, q="ARG")).keys() == {"large"}
     assert rows(page(fleet, state="never")).keys() == {"never", "wrong"}

@@ -21,6 +21,8 @@ OPTIONS = """
     --instance u --name vm --project p --user me --vcpus 2 --memory 1024 --root-gb 10
     --ephemeral-gb 5 --swap 512 --flavor-name m1 --volume-backed --property hw:cpu_policy=shared
     --property a=b=c --image-property x=y --limit vcpu=8 --limit memory_mb=4096 --tag own
+    --allocation rp=a,VCPU=2,MEMORY_MB=64 --allocation rp=b,VGPU=1
+    --provider-mapping gpu=a,b --provider-mapping nic=c
 """
 
 
@@ -44,21 +46,13 @@ def test_options_set_the_fields_of_the_document():
             "image": {"properties": {"x": "y"}},
         },
         "limits": {"vcpu": 8, "memory_mb": 4096},
+        "allocations": {
+            "a": {"resources": {"VCPU": 2, "MEMORY_MB": 64}},
+            "b": {"resources": {"VGPU": 1}},
+        },
+        "provider_mapping": {"gpu": ["a", "b"], "nic": ["c"]},
         "tag": "own",
     }
-
-
-def test_allocations_and_their_requests_are_sent():
-    document = parse(
-        *("--instance", "u", "--allocation", "rp=a,VCPU=2,MEMORY_MB=64"),
-        *("--allocation", "rp=b,VGPU=1", "--provider-mapping", "gpu=a,b"),
-        *("--provider-mapping", "nic=c"),
-    )
-    assert document["allocations"] == {
-        "a": {"resources": {"VCPU": 2, "MEMORY_MB": 64}},
-        "b": {"resources": {"VGPU": 1}},
-    }
-    assert document["provider_mapping"] == {"gpu": ["a", "b"], "nic": ["c"]}
 
 
 @pytest.mark.parametrize(

@@ -99,19 +99,16 @@ def test_a_mistake_names_file_line_and_key(change, mistake, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "mistake"),
+    ("text", "mistake"),
     [
-        ("a.json", "[\n{,}]", "line 2, column 2: Expecting property name enclosed in"),
-        ("a.json", "", "line 1, column 1: Expecting value"),
-        ("a.json", "[" * 100_000, "a value is too long, or nested too deep"),
-        ("a.yaml", "- {\n", "line 2, column 1: did not find expected node content"),
-        ("a.yaml", "a: &a [*a]", "line 1, column 5: an alias stands for a value that contains it"),
+        ("[\n{,}]", "line 2, column 2: Expecting property name enclosed in"),
+        ("", "line 1, column 1: Expecting value"),
+        ("[" * 100_000, "a value is too long, or nested too deep"),
     ],
 )
-def test_what_is_no_document_is_refused_with_its_place(name, text, mistake, tmp_path):
-    flavors, (found,) = read(tmp_path, text, name)
-    assert flavors == ()
-    assert name == "a.yaml" or found.startswith(mistake)
+def test_what_is_no_document_is_refused_with_its_place(text, mistake, tmp_path):
+    flavors, (found,) = read(tmp_path, text)
+    assert (flavors, found.startswith(mistake)) == ((), True)
 
 
 def test_a_reload_applies_the_flavors_that_were_checked(tmp_path):

@@ -37,21 +37,6 @@ def rows(tree):
     return [text(row) for row in tree.xpath("//*[@id='fits']//li")]
 
 
-def test_each_flavor_has_its_room_as_a_bar_and_what_is_scarce():
-    tree = page(served(LARGE, SMALL, replace(LARGE, name="huge", vcpus=5)))
-    huge, large, small = rows(tree)
-    assert huge == "huge 0 never fits: needs 5 CPUs (PCPU) in one cell, the largest has 4"
-    assert large.startswith("large 1 PCPU: 4 CPUs requested")
-    assert small == "small 2 VCPU: 1 vCPUs requested at cn1.example, 0 available"
-    bars = tree.xpath("//*[@id='fits']//svg")
-    assert [bar.get("aria-label") for bar in bars] == [
-        "0 more guests of huge",
-        "1 more guest of large",
-        "2 more guests of small",
-    ]
-    assert [bar[0].get("width") for bar in bars[1:]] == ["50.0%", "100.0%"]
-
-
 def test_the_page_is_made_anew_when_no_claim_is_granted_any_more_or_another_file_was_read():
     listed: list[tuple[Flavor, ...]] = [(LARGE,)]
     agent = replace(served(), counts=Counts(lambda: listed[-1]))
