@@ -70,6 +70,14 @@ def test_cpu_with_two_owners_is_refused_by_fold_and_found_by_check():
         loaded.check()
 
 
+def test_two_main_claims_of_one_owner_violate_an_invariant():
+    state = with_claim(host(), request())
+    (claim,) = state.claims.values()
+    twice = state.fold(Change(cause="x", at=NOON, puts=(replace(claim, uuid=uid()),)))
+    with pytest.raises(InvariantViolated, match="more than one claim"):
+        twice.check_owners([claim.owner_id])
+
+
 def test_touched_entries_last_until_they_are_pruned():
     base = host()
     state = with_claim(base, request(owner=uid(1)))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
-from tests.support.hosts import NOON, consumer_allocations, host, uid
+from tests.support.hosts import NOON, consumer_allocations, host
 from tests.support.move_host import GUEST, LARGE, Host, facts
 
 
@@ -69,19 +69,3 @@ def test_a_resize_on_one_host_has_rows_of_both_consumers_at_each_change():
     assert not node.state.outbox
     node.drop_at_source(move)
     assert set(node.state.outbox) == {move.uuid}
-
-
-def test_allocations_are_written_again_on_request():
-    node, consumer = drained(), uid()
-    change = Change(cause="placement", at=NOON, unwritten=(GUEST, consumer), request_id="req-1")
-    state = node.state.fold(change)
-    assert set(state.outbox) == {GUEST, consumer}
-    assert state.outbox[GUEST].request_id == "req-1"
-
-
-def test_rows_are_dropped_when_others_manage_allocations():
-    node = Host(managing())
-    node.build()
-    policy = replace(node.state.policy, placement=PlacementPolicy())
-    state = node.state.fold(Change(cause="policy", at=NOON, policy=policy))
-    assert not state.outbox

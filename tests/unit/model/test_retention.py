@@ -15,14 +15,6 @@ def test_records_expire_when_the_agent_has_run_for_longer():
     assert kept.after(DAY + 1, 12, {}).expired_revision(DAY) == 9
 
 
-def test_time_of_earlier_processes_counts():
-    kept = Retention()
-    for _ in range(24):
-        kept = kept.after(3600, 5, {})
-    assert kept.expired_revision(DAY) == 0
-    assert kept.after(3601, 5, {}).expired_revision(DAY) == 5
-
-
 def test_purged_revisions_are_forgotten():
     kept = Retention().after(0, 5, {}).after(1, 6, {}).after(DAY - 0.5, 6, {})
     assert [each.revision for each in kept.without(kept.expired_revision(DAY)).checkpoints] == [6]

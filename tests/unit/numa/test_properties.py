@@ -33,7 +33,18 @@ def test_empty_number_of_a_topology_or_policy_of_an_image_is_invalid(name):
     assert refused.value.kwargs["properties"] == {name: ""}
 
 
-REALTIME = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"}
+def cells(*described):
+    """Extra specs of cells. :param described: CPUs and memory of each; None: unset."""
+    named = {"hw:numa_nodes": str(len(described))}
+    for number, values in enumerate(described):
+        for name, value in zip(("cpus", "mem"), values, strict=True):
+            named |= {f"hw:numa_{name}.{number}": value} if value else {}
+    return named
+
+
+DEDICATED, MIXED = {"hw:cpu_policy": "dedicated"}, {"hw:cpu_policy": "mixed"}
+REALTIME = {**DEDICATED, "hw:cpu_realtime": "yes"}
+MASK = "hw:cpu_dedicated_mask"
 INVALID = [
     ({"hw:cpu_policy": "exclusive"}, {}, "hw:cpu_policy"),
     ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "some"}, {}, "hw:cpu_thread_policy"),
@@ -45,12 +56,8 @@ INVALID = [
     ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-"}, {}, "hw:cpu_dedicated_mask"),
     ({"hw:numa_nodes": "two"}, {}, "hw:numa_nodes"),
     ({}, {"hw_numa_nodes": "-1"}, "hw_numa_nodes"),
-    (
-        {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4GB"},
-        {},
-        "hw:numa_mem.0",
-    ),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "all", "hw:numa_mem.0": "1"}, {}, "hw:numa_cpus.0"),
+    (cells(("0-3", "4GB")), {}, "hw:numa_mem.0"),
+    (cells(("all", "1")), {}, "hw:numa_cpus.0"),
     ({"hw:mem_page_size": "2M"}, {}, "hw:mem_page_size"),
     ({"hw:locked_memory": "maybe"}, {}, "hw:locked_memory"),
     ({"hw:pci_numa_affinity_policy": "near"}, {}, "hw:pci_numa_affinity_policy"),
@@ -76,45 +83,23 @@ CONFLICTS = [
     ({}, {"hw_cpu_thread_policy": "require"}),
     ({"trait:HW_CPU_HYPERTHREADING": "required"}, {}),
     (
-        {
-            "hw:cpu_policy": "dedicated",
-            "hw:cpu_thread_policy": "isolate",
-            "trait:HW_CPU_HYPERTHREADING": "forbidden",
-        },
+        {**DEDICATED, "hw:cpu_thread_policy": "isolate", "trait:HW_CPU_HYPERTHREADING": "x"},
         {},
     ),
     ({"hw:emulator_threads_policy": "isolate"}, {}),
     ({"hw:cpu_realtime": "yes"}, {}),
     (REALTIME, {}),
     ({**REALTIME, "hw:cpu_realtime_mask": "^0-3"}, {}),
-    ({"hw:cpu_dedicated_mask": "0"}, {}),
-    ({"hw:cpu_policy": "dedicated", "hw:cpu_dedicated_mask": "0"}, {}),
-    ({"hw:cpu_policy": "mixed"}, {}),
-    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-3"}, {}),
-    (
-        {
-            "hw:cpu_policy": "mixed",
-            "hw:cpu_dedicated_mask": "0",
-            "hw:cpu_realtime": "yes",
-            "hw:cpu_realtime_mask": "1",
-        },
-        {},
-    ),
+    ({**DEDICATED, MASK: "0"}, {}),
+    (MIXED, {}),
+    ({**MIXED, MASK: "0-3"}, {}),
+    ({**MIXED, MASK: "0", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "1"}, {}),
     ({"hw:numa_nodes": "3"}, {}),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"}, {}),
-    ({"hw:numa_nodes": "1", "hw:numa_mem.0": "4096"}, {}),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-2", "hw:numa_mem.0": "4096"}, {}),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4000"}, {}),
-    (
-        {
-            "hw:numa_nodes": "2",
-            "hw:numa_cpus.0": "0-2",
-            "hw:numa_mem.0": "2048",
-            "hw:numa_cpus.1": "2-3",
-            "hw:numa_mem.1": "2048",
-        },
-        {},
-    ),
+    (cells(("0-3", None)), {}),
+    (cells((None, "4096")), {}),
+    (cells(("0-2", "4096")), {}),
+    (cells(("0-3", "4000")), {}),
+    (cells(("0-2", "2048"), ("2-3", "2048")), {}),
     ({"hw:locked_memory": "yes"}, {}),
     ({"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "3", "hw:cpu_max_threads": "1"}, {}),
 ]

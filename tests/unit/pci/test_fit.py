@@ -21,9 +21,9 @@ from tests.support.pci_hosts import (
     ALIASES,
     GPU_0,
     GPU_1,
-    GPU_IDS,
     PF_0,
     PF_1,
+    VF_IDS,
     addresses,
     device_fit,
     flavor,
@@ -54,6 +54,7 @@ def test_fit_returns_all_requested_devices():
     assert [d.request_id for d in result.devices] == ["gpu", "gpu", "vf", "vf#2", "vf#2"]
     first = result.devices[2]
     assert (first.dev_type, first.parent_addr, first.alias_name) == ("type-VF", PF_0, "vf")
+    assert {"vendor_id": first.vendor_id, "product_id": first.product_id} == VF_IDS
     assert [d.net_name for d in result.devices] == [UNSET, UNSET, "p20v0", "p20v1", "p20v2"]
     assert addresses(device_fit(HOST, ()).fit()) == []
 
@@ -151,11 +152,11 @@ def test_only_the_user_of_an_iommu_group_gets_more_devices_of_it():
     assert hasattr(other, "reasons")
 
 
-def test_assigned_device_has_vendor_product_and_managed():
-    result = device_fit(record([gpu()], Tags(managed=False)), requests_for("gpu:1")).fit()
-    (device,) = result.devices
-    assert {"vendor_id": device.vendor_id, "product_id": device.product_id} == GPU_IDS
-    assert not device.managed
+def test_assigned_device_is_managed_as_its_tags_say():
+    (device,) = (
+        device_fit(record([gpu()], Tags(managed=False)), requests_for("gpu:1")).fit().devices
+    )
+    assert device.managed is False
 
 
 # --- guests with cells ---
