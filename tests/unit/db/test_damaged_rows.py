@@ -8,6 +8,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -123,22 +124,11 @@ def fill(path: Path) -> NodeState:
     return state
 
 
-def facts(state: NodeState) -> tuple[Any, ...]:
-    """Everything that a store has, but the writer."""
-    return (
-        dict(state.claims),
-        dict(state.domain_usages),
-        dict(state.migrations),
-        dict(state.devices),
-        state.resource_inventories,
-        state.topology,
-        state.failed_builds,
-        state.disk_available_least,
-        dict(state.outbox),
-        state.drain,
-        state.usage,
-        dict(state.units),
-    )
+#: Everything that a store has, but the writer.
+facts = attrgetter(
+    *("claims", "domain_usages", "migrations", "devices", "resource_inventories", "topology"),
+    *("failed_builds", "disk_available_least", "outbox", "drain", "usage", "units"),
+)
 
 
 def judge(before: NodeState, path: Path) -> str:

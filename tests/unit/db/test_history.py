@@ -3,7 +3,6 @@ which of them another node has taken over.
 """
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -53,26 +52,13 @@ def test_history_is_complete_and_ordered(database: Database):
     was = ClaimFacts(
         state="building", suspect=None, vcpus=2, pcpus=3, memory_mb=1024, disk_mb=20480
     )
-    common: dict[str, Any] = {"claim_uuid": one.uuid, "node_uuid": NODE.uuid, "at": NOW}
+    its = {"claim_uuid": one.uuid, "node_uuid": NODE.uuid, "at": NOW, "before": None, "after": was}
+    create = ClaimEvent(**its, action="create", actor=ODD, request_id="req-1", reason="")
+    then = replace(was, state="active", suspect="why")
+    activate = {"action": "activate", "before": was, "after": then, "reason": ODD}
     assert store.history(NODE.uuid, one.uuid) == (
-        ClaimEvent(
-            **common,
-            action="create",
-            actor=ODD,
-            request_id="req-1",
-            before=None,
-            after=was,
-            reason="",
-        ),
-        ClaimEvent(
-            **common,
-            action="activate",
-            actor="",
-            request_id="",
-            before=was,
-            after=replace(was, state="active", suspect="why"),
-            reason=ODD,
-        ),
+        create,
+        replace(create, **activate, actor="", request_id=""),
     )
     assert store.history(NODE.uuid, uuid(5)) == ()
 

@@ -79,10 +79,15 @@ def test_restore_works_without_a_database(database: Path, tmp_path: Path):
     assert database.stat().st_mode & 0o777 == 0o600
 
 
-def execute(file: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
+def sql(*statements: str) -> Callable[[Path], None]:
+    """Return what executes statements in the database of a file."""
+
+    def execute(file: Path) -> None:
+        with closing(sqlite3.connect(file)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return execute
 
 
 def garbage(file: Path) -> None:
@@ -94,25 +99,8 @@ def torn(file: Path) -> None:
     file.write_bytes(content[:8192] + b"\xff" * 16384 + content[8192 + 16384 :])
 
 
-def foreign(file: Path) -> None:
-    file.unlink()
-    execute(file, "CREATE TABLE other (x INTEGER)")
-
-
-def changed(file: Path) -> None:
-    execute(file, "UPDATE claims SET vcpus = vcpus + 1")
-
-
-def old(file: Path) -> None:
-    execute(file, "UPDATE alembic_version SET version_num = '0013'")
-
-
-def newer(file: Path) -> None:
-    execute(
-        file,
-        "UPDATE alembic_version SET version_num = '9999'",
-        "UPDATE schema_compatibility SET oldest_writer = '9998'",
-    )
+VERSION = "UPDATE alembic_version SET version_num = "
+NEXT = "UPDATE schema_compatibility SET oldest_writer = '9998'"
 
 
 @pytest.mark.parametrize(
@@ -120,10 +108,10 @@ def newer(file: Path) -> None:
     [
         (garbage, "backup: "),
         (torn, "backup: "),
-        (foreign, "is not a database of rtagent"),
-        (changed, r"is damaged: use another backup\nclaims"),
-        (old, "is 0013, of a release before"),
-        (newer, "newer than this program's"),
+        (sql("DROP TABLE alembic_version"), "is not a database of rtagent"),
+        (sql("UPDATE claims SET vcpus = 9"), r"is damaged: use another backup\nclaims"),
+        (sql(VERSION + "'0013'"), "is 0013, of a release before"),
+        (sql(VERSION + "'9999'", NEXT), "newer than this program's"),
         (Path.unlink, "is not a file"),
     ],
 )
