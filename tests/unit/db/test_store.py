@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
 from rtagent.db.store import SqlStore
-from rtagent.errors import ChangeRejected, WriterFenced
+from rtagent.errors import ChangeRejected, RevisionConflict, WriterFenced
 from rtagent.model.change import Change
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.model.retention import Checkpoint, EndedMove, Retention
@@ -86,6 +86,16 @@ def test_every_field_is_stored(database: Database):
     assert stored.ratios.cpu == POLICY.cpu_allocation_ratio
     assert stored.ratios.ram == POLICY.ram_allocation_ratio
     assert stored.ratios.disk == POLICY.disk_allocation_ratio
+
+
+def test_commit_on_another_revision_is_a_conflict_and_writes_nothing(database: Database):
+    store = database.store()
+    old = enrolled(store)
+    state = commit(store, old, created(claim(1)))
+    with pytest.raises(RevisionConflict):
+        commit(store, old, replace(created(claim(2)), domain_usages=(domain_usage(1),)))
+    assert_loads(store, state)
+    assert len(store.history(NODE.uuid)) == 1
 
 
 def test_newer_writer_fences_the_older_whatever_it_has_written_since(database: Database):
