@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Meta, Struct, field
 
 from rtagent.model.converter import Converter
 from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
+from rtagent.rpc.validation import levels
 
 #: The largest message, in bytes. The largest that a client sends for a real guest has some 20 kB.
 MAX_BODY = 2**20
@@ -176,18 +178,7 @@ def _fields(body: bytes, max_values: int) -> dict[str, Any]:
 
 
 def _depth_exceeds(document: object, limit: int) -> bool:
-    level = [document]
-    for _ in range(limit):
-        below: list[object] = []
-        for value in level:
-            if isinstance(value, dict):
-                below.extend(value.values())
-            elif isinstance(value, list):
-                below.extend(value)
-        if not below:
-            return False
-        level = below
-    return True
+    return next(islice(levels(document), limit - 1, None), None) is not None
 
 
 def _check_context(fields: Mapping[str, Any]) -> None:

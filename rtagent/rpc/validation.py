@@ -8,7 +8,8 @@ mistake.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -64,16 +65,23 @@ def _small(document: Any) -> bool:
     """Whether a document has at most `MAX_EXPLAINED` values, in the levels that are explained."""
     from rtagent.model.schema_errors import MAX_DEPTH
 
-    level, counted = [document], 0
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                below.extend(value.values())
-            elif isinstance(value, list | tuple):
-                below.extend(value)
-        counted += len(below)
+    counted = 0
+    for level in islice(levels(document), MAX_DEPTH):
+        counted += len(level)
         if counted > MAX_EXPLAINED:
             return False
-        level = below
     return True
+
+
+def levels(document: object) -> Iterator[list[object]]:
+    """Yield the values in a document, level by level, without recursion."""
+    level = [document]
+    while level:
+        above, level = level, []
+        for value in above:
+            if isinstance(value, dict):
+                level.extend(value.values())
+            elif isinstance(value, list | tuple):
+                level.extend(value)
+        if level:
+            yield level
