@@ -30,9 +30,9 @@ from rtagent.lifecycle.stated_units import (
 )
 from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.assignment import AssignedResource, Assignment
-from rtagent.model.change import Call, Event
+from rtagent.model.change import Call
 from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
-from rtagent.model.decision import Granted
+from rtagent.model.decision import Granted, created
 from rtagent.model.guest import AdoptRequest
 from rtagent.model.mem_encryption import encryption_of
 from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
@@ -40,9 +40,6 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import NOTHING
-
-#: The action of the event with which the claim's history begins.
-ACTION = "adopt"
 
 
 def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptRequest) -> Granted:
@@ -65,19 +62,13 @@ def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptReque
     known = replace(state, devices=state.devices.changed((), devices))
     claim = _claim(known, request, call, now)
     _check_not_held(known, claim)
-    change = call.change(
-        now,
-        puts=(claim,),
-        devices=devices,
-        migrations=tuple(_records(state, request, claim, now)),
-        operations=(call.operation(claim),),
-        events=(Event(before=None, after=claim, action=ACTION, reason="it is here already"),),
-    )
+    migrations, reason = tuple(_records(state, request, claim, now)), "it is here already"
+    adopted = created(call, claim, now, "adopt", reason, devices=devices, migrations=migrations)
     try:
-        state.fold(change).check_owners(change.owners)
+        state.fold(adopted.change).check_owners(adopted.change.owners)
     except InvariantViolated as error:  # the request contradicts itself
         raise ClaimConflict(error.message, owner_id=claim.owner_id) from error
-    return Granted(change, (claim,))
+    return adopted
 
 
 def adopt_mdevs(

@@ -11,7 +11,6 @@ from typing import Any, Concatenate, ParamSpec
 from rtagent.model.base import Value
 from rtagent.model.change import Call, Change, Event
 from rtagent.model.claim import Claim
-from rtagent.model.migration import Migration
 from rtagent.model.node_state import NodeState
 
 
@@ -116,18 +115,17 @@ P = ParamSpec("P")
 Rule = Callable[Concatenate[NodeState, Call, datetime, P], Decision]
 
 
-def created(call: Call, claim: Claim, now: datetime, *migrations: Migration) -> Granted:
+def created(
+    call: Call, claim: Claim, now: datetime, action: str = "create", reason: str = "", **parts: Any
+) -> Granted:
     """Grant a new claim.
 
-    :param migrations: new or changed records of the move that the claim is for.
+    :param action: and :param reason: of the event with which the claim's history begins.
+    :param parts: other parts of the `Change`.
     """
-    change = call.change(
-        now,
-        puts=(claim,),
-        migrations=migrations,
-        operations=(call.operation(claim),),
-        events=(Event(before=None, after=claim, action="create"),),
-    )
+    event = Event(before=None, after=claim, action=action, reason=reason)
+    operations = (call.operation(claim),)
+    change = call.change(now, puts=(claim,), operations=operations, events=(event,), **parts)
     return Granted(change, (claim,))
 
 

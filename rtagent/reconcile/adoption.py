@@ -21,10 +21,10 @@ from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.placed_guests import isolated, usage_of
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Name
-from rtagent.model.change import Call, Event
+from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
-from rtagent.model.decision import Granted
+from rtagent.model.decision import Granted, created
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.guest import GuestLayout, ServerMetadata
 from rtagent.model.node_state import NodeState
@@ -132,8 +132,6 @@ def _resources(state: NodeState, claim: Claim) -> Iterator[str]:
             yield f"{unit.resource_class} {unit.identifier}, which {owner} has"
 
 
-#: The action of the event with which the claim's history begins.
-ACTION = "adopt"
 _names = Converter(Name)
 #: The vm_state of a server whose domain runs, and of one whose domain is shut off.
 _RUNNING, _STOPPED = "active", "stopped"
@@ -165,19 +163,21 @@ def adopt(
     layout = _adoptable(layout, state.domain_usages.get(domain_uuid), shut_off)
     claim = _claim(state, layout, flavor or flavor_of(layout), call, now)
     _check_claim(state, claim, layout)
-    change = call.change(
+    is_here = "runs" if layout.usage.active else "is shut off"
+    adopted = created(
+        call,
+        claim,
         now,
-        puts=(claim,),
+        "adopt",
+        f"the domain {layout.usage.name} {is_here} here",
         domain_usage_removals=(domain_uuid,),
         resource_inventories=with_adopted(state, claim.resources),
-        operations=(call.operation(claim),),
-        events=(Event(before=None, after=claim, action=ACTION, reason=_reason(layout)),),
     )
     try:
-        state.fold(change).check_owners(change.owners)
+        state.fold(adopted.change).check_owners(adopted.change.owners)
     except InvariantViolated as error:  # a unit of the domain has another owner
         raise DomainNotAdoptable(error.message) from error
-    return Granted(change, (claim,))
+    return adopted
 
 
 def _check_no_claim(state: NodeState, domain_uuid: str, claim_uuid: str) -> None:
@@ -303,8 +303,3 @@ def _name(text: str) -> str | None:
         return _names.convert(text)
     except msgspec.ValidationError:
         return None
-
-
-def _reason(layout: GuestLayout) -> str:
-    is_here = "runs" if layout.usage.active else "is shut off"
-    return f"the domain {layout.usage.name} {is_here} here"

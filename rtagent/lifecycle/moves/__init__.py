@@ -5,7 +5,7 @@ nodes does not matter. Every call may be repeated: a call that was served before
 and changes nothing; a call that comes after the move has ended the other way is refused.
 """
 
-from rtagent.lifecycle.moves.context import MoveContext, ended, move_context, purge
+from rtagent.lifecycle.moves.context import ended, purge
 from rtagent.lifecycle.moves.destination import finish_evacuation, finish_move, move_claim
 from rtagent.lifecycle.moves.outcome import Outcome, settle_move
 from rtagent.lifecycle.moves.steps import (
@@ -17,7 +17,6 @@ from rtagent.lifecycle.moves.steps import (
 )
 
 __all__ = [
-    "MoveContext",
     "Outcome",
     "drop_move_claim",
     "drop_move_claim_at_dest",
@@ -27,7 +26,6 @@ __all__ = [
     "finish_move",
     "finish_revert",
     "move_claim",
-    "move_context",
     "purge",
     "settle_move",
     "start_move_out",

@@ -69,7 +69,7 @@ def move_claim(
         migration_uuid=facts.uuid,
         pci_replaced=_replacements(request, state.claims_of(owner_id), claim.pci),
     )
-    return created(call, claim, now, _record(move, request, claim))
+    return created(call, claim, now, migrations=(_record(move, request, claim),))
 
 
 @move_rule
