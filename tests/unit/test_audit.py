@@ -7,7 +7,7 @@ import threading
 import pytest
 from immutables import Map
 
-from rtagent.audit import Auditor
+from rtagent.audit import PART, Auditor
 from rtagent.claims import activate_claim, instance_claim
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -35,11 +35,16 @@ def world():
     return FakeHypervisor(TOPOLOGY)
 
 
+def auditor_on(store, world, reports=None, clock=None, **options):
+    """:param options: ``part``, and fields of the policy."""
+    clock, parts = clock or ManualClock(), {"part": options.pop("part", PART)}
+    tracker = ResourceTracker(store, clock, enroll(store, host(**options).policy))
+    return Auditor(tracker, world, clock, reports, **parts)
+
+
 @pytest.fixture
 def auditor(store, world):
-    clock = ManualClock()
-    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
-    return Auditor(tracker, world, clock)
+    return auditor_on(store, world)
 
 
 def test_first_audit_records_the_host(auditor):
@@ -112,8 +117,8 @@ def test_no_claim_is_created_until_each_part_of_the_host_is_observed(auditor, wo
 
 
 def test_no_claim_gets_a_device_while_devices_cannot_be_listed(store, world):
-    tracker = ResourceTracker(store, ManualClock(), enroll(store, host(pci=policy()).policy))
-    auditor = Auditor(tracker, world, ManualClock())
+    auditor = auditor_on(store, world, pci=policy())
+    tracker = auditor.tracker
     world.plug(gpu(GPU_0))
     auditor.run("start")
     world.unlisted = True
@@ -204,13 +209,13 @@ def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):
     chunk. A used virtual function outside device_spec must be recorded, or its physical function
     would be available."""
     specs = parse_specs([json.dumps(PF_IDS)])
-    tracker = ResourceTracker(store, ManualClock(), enroll(store, host(pci=policy(specs)).policy))
+    auditor = auditor_on(store, world, pci=policy(specs))
     world.plug(*nic())
     for number in range(CHUNK + 10):
         devices = frozenset({vf(0)} if number == 0 else ())
         world.start_domain(uid(number), 1, 64, occupancy=Occupancy(devices=devices))
-    assert Auditor(tracker, world, ManualClock()).run("start").skipped == 0
-    state = device_allocations(tracker.snapshot()).state(PF_0)
+    assert auditor.run("start").skipped == 0
+    state = device_allocations(auditor.tracker.snapshot()).state(PF_0)
     assert (state.state, state.reason) == (
         "unavailable",
         f"its virtual function {vf(0)} is held by {uid(0)}",
@@ -243,9 +248,8 @@ def waits(thread: threading.Thread) -> bool:
 
 
 def test_resource_views_are_logged_when_they_have_changed(store, world):
-    clock, reports = ManualClock(), Reports()
-    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
-    auditor = Auditor(tracker, world, clock, reports)
+    reports = Reports()
+    auditor = auditor_on(store, world, reports)
 
     def views():
         auditor.run("test")
@@ -275,20 +279,18 @@ def test_root_ports_stay_known_while_the_devices_cannot_be_listed(auditor, world
 
 
 def test_auditor_reports_the_health_of_its_part(store, world):
-    reports, clock = Reports(), ManualClock()
-    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
+    reports = Reports()
     world.incomplete = True
-    Auditor(tracker, world, clock, reports, part="domains").run("start")
+    auditor_on(store, world, reports, part="domains").run("start")
     assert {part: status for part, (status, _) in reports.parts.items()} == {"domains": "warn"}
 
 
 def test_guests_that_were_here_before_a_reboot_are_awaited_until_their_time_is_over(store, world):
     reports, clock = Reports(), ManualClock()
-    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
-    auditor = Auditor(tracker, world, clock, reports)
+    auditor = auditor_on(store, world, reports, clock)
     auditor.run("start")
-    held = claim(tracker)
-    tracker.change(activate_claim, call("activate_claim"), held.uuid)
+    held = claim(auditor.tracker)
+    auditor.tracker.change(activate_claim, call("activate_claim"), held.uuid)
     clock.advance(1)
     auditor.await_guests(Reboot(at=clock.now(), until=clock.monotonic() + 60))
     assert auditor.run("periodic").suspects == 0
