@@ -8,7 +8,7 @@ from rtagent.model.change import Change
 from rtagent.model.decision import Granted, ReasonCode, Refused
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.request import Limits
-from tests.support.hosts import NOON, PINNING, call, host, request, uid
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid
 
 
 def decide(state, asked):
@@ -33,6 +33,7 @@ def with_domains(state, *domain_usages):
         ({}, request(8, 1), True),
         ({}, request(9, 1), False),
         ({"reserved_cpus": 1}, request(8, 1), False),
+        ({"numa": PINNING}, request(7, 1, extra_specs=PINNED), False),
         ({}, request(1, 16384), True),
         ({"reserved_memory_mb": 512}, request(1, 16384 - 511), False),
         ({}, request(1, 1, 100), True),

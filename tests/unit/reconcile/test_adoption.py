@@ -7,7 +7,7 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.errors import ClaimConflict, DomainNotAdoptable
+from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILD, Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -323,6 +323,21 @@ def test_a_domain_with_a_claim_is_a_conflict():
     after, claim = adopted(found)
     with pytest.raises(ClaimConflict, match=claim.uuid):
         adopt(after, call(), NOON, UUID, found, None)
+
+
+def test_a_host_that_was_never_observed_is_not_ready():
+    with pytest.raises(NodeNotReady):
+        adopt(host(None), call(), NOON, UUID, read(), None)
+
+
+def test_an_operation_id_that_names_another_claim_is_refused():
+    """The record of the operation may have been purged; the claim is live."""
+    first, found = read(uuid=uid(78)), read()
+    before = with_orphans(state(), first, found)
+    used = call("adopt_domain")
+    before = before.fold(adopt(before, used, NOON, uid(78), first, None).change)
+    with pytest.raises(ClaimConflict, match=used.operation_id):
+        adopt(before, used, NOON, UUID, found, None)
 
 
 # -- domains that are shut off --------------------------------------------------------------------

@@ -64,3 +64,7 @@ def test_orphans_drift_and_suspects_are_distinguished():
         ),
     )
     assert suspects(state) == ()
+
+
+def test_nothing_is_absent_on_a_host_that_was_never_observed():
+    assert lines(state_with({4}, topology=None)) == []

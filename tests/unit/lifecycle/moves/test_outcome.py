@@ -128,11 +128,15 @@ def test_deleted_instance_holds_nothing_whatever_move_it_is_in(vm_state):
     assert (source.status(migration), dest.status(migration)) == ("confirmed", "error")
 
 
-def test_finished_move_of_a_deleted_instance_stays_finished():
-    _, dest, migration = in_transit()
+@pytest.mark.parametrize(
+    ("kind", "status"), [("resize", "finished"), ("live-migration", "completed")]
+)
+def test_finished_move_of_a_deleted_instance_stays_finished(kind, status):
+    dest, migration = Host.named(2), facts(kind)
+    dest.claim_move(migration)
     dest.finish_move(migration)
     dest.update("deleted")
-    assert dest.status(migration) == "finished"
+    assert (dest.states, dest.status(migration)) == ([], status)
 
 
 def test_deletion_ends_a_resize_on_one_host():
