@@ -51,17 +51,15 @@ class Finding(Value, frozen=True, kw_only=True):
     """The verdict on one consumer.
 
     :ivar instance_uuid: the owner of the claim or of the move, if there is a record of it.
-    :ivar reason: of the verdict, for an operator.
+    :ivar reason: of the verdict, for an operator; "" if it is `MATCHING`.
     :ivar removable: the agent may remove the allocation by itself.
-    :ivar expected: the parts that the claims have, for the verdict `DIFFERENT`.
     """
 
     consumer: AllocatedConsumer
     verdict: AllocationVerdict
-    reason: str
+    reason: str = ""
     instance_uuid: str | None = None
     removable: bool = False
-    expected: Parts = {}
 
 
 def without_record(state: NodeState, uuids: Iterable[str]) -> frozenset[str]:
@@ -123,9 +121,7 @@ class _Findings:
         """Return the verdict on a consumer."""
         uuid = consumer.uuid
         if uuid in self._state.outbox:
-            return Finding(
-                consumer=consumer, verdict=AllocationVerdict.MATCHING, reason="it is being written"
-            )
+            return Finding(consumer=consumer, verdict=AllocationVerdict.MATCHING)
         if uuid in self._state.owners:
             return self._of_claims(consumer, uuid)
         if (record := self._state.migrations.get(uuid)) is not None:
@@ -152,28 +148,19 @@ class _Findings:
                         verdict=AllocationVerdict.DIFFERENT,
                         reason="it has a claim and no allocation",
                         instance_uuid=owner,
-                        expected=wanted,
                     )
 
     def _of_claims(self, consumer: AllocatedConsumer, owner: str) -> Finding:
         """The verdict on a consumer of live claims."""
         expected = self._expected(consumer.uuid, owner)
         found = _published_parts(consumer.parts, self._published)
-        if not self._is_settled(owner):
-            verdict, reason = AllocationVerdict.MATCHING, "its guest is being built or moves"
-        elif found == expected:
-            verdict, reason = AllocationVerdict.MATCHING, ""
-        else:
-            verdict, reason = (
-                AllocationVerdict.DIFFERENT,
-                f"its claim has {quantities(expected) or 'nothing'}",
-            )
+        if found == expected or not self._is_settled(owner):
+            return Finding(consumer=consumer, verdict=AllocationVerdict.MATCHING)
         return Finding(
             consumer=consumer,
-            verdict=verdict,
-            reason=reason,
+            verdict=AllocationVerdict.DIFFERENT,
+            reason=f"its claim has {quantities(expected) or 'nothing'}",
             instance_uuid=owner,
-            expected=expected,
         )
 
     def _of_move(self, consumer: AllocatedConsumer, record: Migration) -> Finding:

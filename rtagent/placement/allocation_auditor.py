@@ -71,13 +71,10 @@ class FindingHistory(Value, frozen=True, kw_only=True):
             if finding.verdict == AllocationVerdict.MATCHING:
                 continue
             uuid, generation = finding.consumer.uuid, finding.consumer.generation
-            known = self.by_consumer.get(uuid)
-            same = known is not None and (known.verdict, known.generation) == (
-                finding.verdict,
-                generation,
-            )
             new = SeenFinding(verdict=finding.verdict, generation=generation, since=since, at=at)
-            seen[uuid] = known if known is not None and same else new
+            known = self.by_consumer.get(uuid, new)
+            same = (known.verdict, known.generation) == (new.verdict, new.generation)
+            seen[uuid] = known if same else new
         return FindingHistory(by_consumer=seen)
 
     def settled(self, uuid: str, now: float, term: float) -> bool:

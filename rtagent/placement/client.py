@@ -69,26 +69,28 @@ class _InventoryRecord(TypedDict):
     allocation_ratio: float
 
 
-class _Inventories(TypedDict):
-    inventories: dict[str, _InventoryRecord]
+class _Generation(TypedDict):
     resource_provider_generation: int
+
+
+class _Inventories(_Generation):
+    inventories: dict[str, _InventoryRecord]
 
 
 class _Names(TypedDict):
     traits: list[str]
 
 
-class _Traits(_Names):
-    resource_provider_generation: int
+class _Traits(_Names, _Generation):
+    """Those of a provider."""
 
 
 class _Allocations(TypedDict):
     allocations: dict[str, dict[str, Any]]
 
 
-class _Aggregates(TypedDict):
+class _Aggregates(_Generation):
     aggregates: list[str]
-    resource_provider_generation: int
 
 
 class _Consumer(TypedDict, total=False):
@@ -123,6 +125,7 @@ _AGGREGATES = msgspec.json.Decoder(_Aggregates)
 _ALLOCATIONS = msgspec.json.Decoder(_Allocations)
 _CANDIDATES = msgspec.json.Decoder(_Candidates)
 _CONSUMER = msgspec.json.Decoder(_Consumer)
+_GENERATION = msgspec.json.Decoder(_Generation)
 _INVENTORIES = msgspec.json.Decoder(_Inventories)
 _NAMES = msgspec.json.Decoder(_Names)
 _PROVIDER = msgspec.json.Decoder(_Provider)
@@ -205,9 +208,7 @@ class HttpPlacement:
         self, uuid: str, generation: int, inventories: Mapping[str, Mapping[str, Any]]
     ) -> int:
         """Replace all. Return the new generation."""
-        body = {"resource_provider_generation": generation, "inventories": inventories}
-        answer = _decoded(self._of_provider("PUT", uuid, "inventories", body), _INVENTORIES)
-        return answer["resource_provider_generation"]
+        return self._replaced(uuid, generation, "inventories", inventories)
 
     def traits(self, uuid: str) -> Mapping[str, Any]:
         """Return ``{"traits": [...], "resource_provider_generation"}``."""
@@ -215,9 +216,7 @@ class HttpPlacement:
 
     def put_traits(self, uuid: str, generation: int, traits: Sequence[str]) -> int:
         """Replace all. Return the new generation."""
-        body = {"resource_provider_generation": generation, "traits": traits}
-        answer = _decoded(self._of_provider("PUT", uuid, "traits", body), _TRAITS)
-        return answer["resource_provider_generation"]
+        return self._replaced(uuid, generation, "traits", traits)
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
         """Create the missing CUSTOM_* traits. Return those of `names` that exist afterwards."""
@@ -293,9 +292,7 @@ class HttpPlacement:
 
     def put_aggregates(self, uuid: str, generation: int, aggregates: Sequence[str]) -> int:
         """Replace the aggregates of a provider. Return its new generation."""
-        body = {"resource_provider_generation": generation, "aggregates": aggregates}
-        answer = _decoded(self._of_provider("PUT", uuid, "aggregates", body), _AGGREGATES)
-        return answer["resource_provider_generation"]
+        return self._replaced(uuid, generation, "aggregates", aggregates)
 
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
         """Return the providers in any of these aggregates that share their inventory with them."""
@@ -305,6 +302,12 @@ class HttpPlacement:
     def _providers(self, query: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         response = self._request("GET", "/resource_providers", params=query)
         return _decoded(_checked(response), _PROVIDERS)["resource_providers"]
+
+    def _replaced(self, uuid: str, generation: int, part: str, content: object) -> int:
+        """Replace a part of a provider. Return the provider's new generation."""
+        body = {"resource_provider_generation": generation, part: content}
+        answer = _decoded(self._of_provider("PUT", uuid, part, body), _GENERATION)
+        return answer["resource_provider_generation"]
 
     def _of_provider(
         self, method: str, uuid: str, part: str, body: Mapping[str, Any] | None = None
@@ -385,8 +388,7 @@ def _written(response: requests.Response) -> None:
 def _error(response: requests.Response) -> Mapping[str, Any]:
     """Return Placement's description of an error; {} if a proxy, say, sent the response."""
     try:
-        errors = response.json()["errors"]
-        return dict(errors[0])
+        return dict(response.json()["errors"][0])
     except (ValueError, KeyError, IndexError, TypeError):
         return {}
 

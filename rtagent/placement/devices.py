@@ -46,8 +46,12 @@ def device_providers(state: NodeState) -> Iterator[Provider]:
     if not state.policy.pci.report_in_placement:
         return
     allocations = device_allocations(state)
+    # A device that is no longer in the specifications stays while a claim has it, because its
+    # allocation stays, too.
     groups, _ = provider_devices(
-        each for each in state.devices.values() if _is_reported(state, each)
+        each
+        for address, each in state.devices.items()
+        if each.listed or (PCI, address) in state.units
     )
     for group in groups:
         yield _device_provider(state, allocations, group)
@@ -85,15 +89,6 @@ def resource_providers(state: NodeState) -> Iterator[Provider]:
     for address, records in sorted(_resource_records(state).items()):
         if address:
             yield child_provider(state, mdev_suffix(address), records)
-
-
-def _is_reported(state: NodeState, device: PciDevice) -> bool:
-    """Whether the device is in the inventory.
-
-    A device that is no longer in the specifications remains there while a claim has it, because
-    its allocation remains too.
-    """
-    return device.listed or (PCI, device.address) in state.units
 
 
 def _device_provider(

@@ -81,7 +81,7 @@ def _of_owner(
         if uuid in consumers:
             held.update(_pools(consumers[uuid].parts))
     devices = {uuid: _device_pools(state, owner, each, published) for uuid, each in wanted.items()}
-    lacking = Counter(_by_class(sum(devices.values(), Counter())))
+    lacking = _by_class(sum(devices.values(), Counter()))
     lacking.subtract(_by_class(held))
     for uuid in sorted(wanted):
         added: dict[str, dict[str, int]] = {}

@@ -73,10 +73,6 @@ class PlacementMirror:
         self._request_id = ""  # of the call that caused the next round
         self._error: PlacementError | None = None
 
-    def __repr__(self) -> str:
-        behind = f"{self.seconds_behind:.1f} s behind" if self.seconds_behind else "up to date"
-        return f"<PlacementMirror r{self.revision} {behind}>"
-
     # -- status -----------------------------------------------------------------------------------
 
     @property
@@ -92,11 +88,6 @@ class PlacementMirror:
         """For how long Placement has lacked a change, or could not be read when that was due."""
         since = self._schedule.lacking_since
         return 0.0 if since is None else self._clock.monotonic() - since
-
-    @property
-    def running(self) -> bool:
-        """Whether a round is running."""
-        return self._schedule.running
 
     @property
     def error(self) -> PlacementError | None:

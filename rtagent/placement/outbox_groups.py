@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD
@@ -60,14 +61,13 @@ def batches(
     :param due: the rows to write, in order.
     """
     now = state()
-    owners = list(dict.fromkeys(owner_of(now, row.consumer_uuid) for row in due))
-    size = BATCH if len(owners) >= BACKLOG else 1
     consumers: dict[str, list[str]] = {}
     for row in due:
         consumers.setdefault(owner_of(now, row.consumer_uuid), []).append(row.consumer_uuid)
-    for start in range(0, len(owners), size):
-        part = owners[start : start + size]
-        yield _batch(state(), owns, {owner: consumers[owner] for owner in part})
+    size = BATCH if len(consumers) >= BACKLOG else 1
+    rest = iter(consumers.items())
+    while part := dict(islice(rest, size)):
+        yield _batch(state(), owns, part)
 
 
 def _batch(

@@ -227,7 +227,8 @@ class _Planner:
         )
 
     def _provider(self, uuid: str) -> ProviderLayout:
-        found = self._found(uuid)
+        missing = ProviderLayout(name=self._name(uuid), generation=0, absent=True)
+        found = self._now.providers.get(uuid, missing)
         kept = {n: r for n, r in found.inventories.items() if (uuid, n) not in self._dropped}
         names = {each.resource_class for each in self.transfers if each.target == uuid}
         added = {
@@ -265,10 +266,6 @@ class _Planner:
 
     def _total(self, pool: Pool) -> int:
         return sum(quantity for (_, each), quantity in self._used.items() if each == pool)
-
-    def _found(self, uuid: str) -> ProviderLayout:
-        missing = ProviderLayout(name=self._name(uuid), generation=0, absent=True)
-        return self._now.providers.get(uuid, missing)
 
     def _name(self, uuid: str) -> str:
         named: Iterator[str] = (p.name for p in self._wanted.tree.providers if p.uuid == uuid)

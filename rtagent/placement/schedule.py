@@ -205,8 +205,7 @@ class Pauses:
         """Note that Placement refuses these consumers."""
         for row in rows:
             known = self._refusals.get(row.consumer_uuid)
-            same = known is not None and known.revision == row.revision
-            failures = known.failures if known is not None and same else 0
+            failures = known.failures if known and known.revision == row.revision else 0
             self._refusals[row.consumer_uuid] = _Refusal(
                 revision=row.revision,
                 failures=failures + 1,

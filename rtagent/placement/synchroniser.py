@@ -30,7 +30,6 @@ from rtagent.placement.diff import (
 from rtagent.placement.ownership import Ownership, obsolete_providers
 from rtagent.placement.provider import (
     CUSTOM,
-    Contents,
     CurrentProvider,
     Provider,
     Tree,
@@ -208,21 +207,14 @@ class Synchroniser:
                 current = self._create(request)
             elif current is not None:
                 current = self._send(request, current, problems)
-        if current is not None:
-            self._current[wanted.uuid] = current
-        if not problems:
-            self._record_success(wanted, after)
-        elif current is not None:
-            # A record that is gone is no longer owned: if it comes back, another client has set it.
-            self._ownership.remember(wanted, after.union(remaining(current, before)))
-        return [_explained(problem, wanted) for problem in problems]
-
-    def _record_success(self, wanted: Provider, owned: Contents) -> None:
-        if wanted.obsolete:
-            self._current.pop(wanted.uuid, None)
+        if wanted.obsolete and not problems:
             self._ownership.forget(wanted.uuid)
-        else:
-            self._ownership.remember(wanted, owned)
+        elif current is not None:
+            self._current[wanted.uuid] = current
+            # A record that is gone is no longer owned: if it comes back, another client has set it.
+            kept = after.union(remaining(current, before)) if problems else after
+            self._ownership.remember(wanted, kept)
+        return [_explained(problem, wanted) for problem in problems]
 
     def _without_unknown_traits(
         self, wanted: Provider, current: CurrentProvider | None
@@ -318,7 +310,11 @@ class Synchroniser:
     def _replace_inventories(
         self, request: PutInventories, current: CurrentProvider
     ) -> CurrentProvider:
-        self._ensure_classes(request.inventories.keys() - current.inventories.keys())
+        added = request.inventories.keys() - current.inventories.keys()
+        new = {name for name in added if name.startswith(CUSTOM)} - self._classes
+        if new:
+            self._api.ensure_classes(sorted(new))
+            self._classes |= new
         records = msgspec.to_builtins(request.inventories)
         generation = self._api.put_inventories(request.uuid, current.generation, records)
         same = current.traits_generation == current.generation
@@ -328,12 +324,6 @@ class Synchroniser:
             traits_generation=generation if same else current.traits_generation,
             inventories=request.inventories,
         )
-
-    def _ensure_classes(self, names: Set[str]) -> None:
-        new = {name for name in names if name.startswith(CUSTOM)} - self._classes
-        if new:
-            self._api.ensure_classes(sorted(new))
-            self._classes |= new
 
 
 def _explained(problem: PlacementError, provider: Provider) -> PlacementError:

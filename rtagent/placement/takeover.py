@@ -7,7 +7,7 @@ was done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from http import HTTPStatus
 from typing import Any
 
@@ -44,7 +44,6 @@ from rtagent.placement.layout import (
 )
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import (
-    CUSTOM,
     Contents,
     CurrentProvider,
     Provider,
@@ -53,8 +52,6 @@ from rtagent.placement.provider import (
 )
 from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
 from rtagent.placement.synchroniser import Synchroniser, read_contents
-
-Listing = Sequence[Mapping[str, Any]]
 
 
 class FoundProviders(Value, frozen=True, kw_only=True):
@@ -102,7 +99,7 @@ class Takeover:
         """
         before = self._adoption
         if not self.done:
-            self._adopt(self._api.tree(self._root))
+            self._adopt()
         if reading or not self._disk_is_known:
             self._disk_is_known = False
             self._apply(replace(self._adoption, disk_provider=disk_provider(self._api, self._root)))
@@ -120,8 +117,8 @@ class Takeover:
     def _adoption(self) -> Adoption:
         return adoption_of(self._state())
 
-    def _adopt(self, listing: Listing) -> None:
-        finding = find(self._api, self._ownership, self._state(), self._wanted(), listing)
+    def _adopt(self) -> None:
+        finding = find(self._api, self._ownership, self._state(), self._wanted())
         self._apply(finding.adoption)
         for provider, contents in finding.owned:
             self._ownership.remember(provider, contents)
@@ -158,9 +155,7 @@ class Takeover:
 
     def _send(self, plan: Reshape) -> None:
         names = {name for each in plan.providers.values() for name in each.inventories}
-        custom = sorted(name for name in names if name.startswith(CUSTOM))
-        if custom:
-            self._api.ensure_classes(custom)
+        self._api.ensure_classes(sorted(names))
         try:
             self._api.reshape(*_documents(plan))
         except PlacementError as error:
@@ -175,18 +170,13 @@ class Takeover:
 
 
 def find(
-    api: HttpPlacement,
-    ownership: Ownership,
-    state: NodeState,
-    wanted: Tree | None,
-    listing: Listing,
+    api: HttpPlacement, ownership: Ownership, state: NodeState, wanted: Tree | None
 ) -> FoundProviders:
     """Find the providers of this host that the agent adopts. Only providers that it does not own
     yet are read.
-
-    :param listing: the providers of the node's tree.
     """
     node = state.node
+    listing = api.tree(node.uuid)
     names = {provider.name for provider in wanted.providers} if wanted else set()
     present = device_children(node, listing)
     own: list[Child] = []
@@ -211,9 +201,8 @@ def next_adoption(
     api: HttpPlacement, ownership: Ownership, state: NodeState, wanted: Tree | None
 ) -> FoundProviders:
     """Return what the next start of an agent adopts. Nothing is changed."""
-    root = state.node.uuid
-    finding = find(api, ownership, state, wanted, api.tree(root))
-    shared = replace(finding.adoption, disk_provider=disk_provider(api, root))
+    finding = find(api, ownership, state, wanted)
+    shared = replace(finding.adoption, disk_provider=disk_provider(api, state.node.uuid))
     return replace(finding, adoption=shared)
 
 
@@ -226,7 +215,10 @@ def disk_provider(api: HttpPlacement, root: str) -> str | None:
     except PlacementConflict:  # there is no such provider yet
         return None
     shared = sorted(str(each["uuid"]) for each in api.sharing_providers(aggregates))
-    return next((uuid for uuid in shared if uuid != root and _has_disk(api, uuid)), None)
+    with_disk = (
+        u for u in shared if u != root and orc.DISK_GB in api.inventories(u)["inventories"]
+    )
+    return next(with_disk, None)
 
 
 def refused(refusal: ReshapeRefusal) -> PlacementError:
@@ -335,7 +327,3 @@ def _adopted(
     contents = adopted_contents(current, root=parent is None)
     provider = Provider(uuid=uuid, name=name, parent=parent, inventories={}, traits=frozenset())
     return provider, contents
-
-
-def _has_disk(api: HttpPlacement, uuid: str) -> bool:
-    return orc.DISK_GB in api.inventories(uuid)["inventories"]
