@@ -132,15 +132,6 @@ def test_an_unknown_consumer_is_never_touched(make_node, manage):
     assert node.parts(OTHER) == {node.uuid: AMOUNTS}
 
 
-def test_nothing_is_changed_while_the_records_may_be_incomplete(node):
-    node.agent.release(node.agent.build())
-    node.allocate(GUEST, AMOUNTS)
-    node.trusted = False
-    (finding,) = node.settle().settled
-    assert finding.removable
-    assert node.parts(GUEST)
-
-
 # -- races ----------------------------------------------------------------------------------------
 
 
@@ -150,6 +141,17 @@ def ended(node):
     node.allocate(GUEST, AMOUNTS)
     node.run()
     node.agent.clock.advance(TERM)
+
+
+@pytest.mark.parametrize("since", ["the audit", "its last request"])
+def test_nothing_is_changed_while_the_records_may_be_incomplete(node, since):
+    ended(node)
+    if since == "the audit":
+        node.trusted = False
+    node.meddler.before["consumer"] = lambda: setattr(node, "trusted", False)
+    (finding,) = node.run().settled
+    assert finding.removable
+    assert node.parts(GUEST)
 
 
 @pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
