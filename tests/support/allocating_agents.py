@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from msgspec.structs import replace
 
-from rtagent.errors import RtAgentError, StoreUnavailable
+from rtagent.errors import RtAgentError
 from rtagent.model.consumers import consumers_of
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
@@ -21,7 +21,7 @@ from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.schedule import LAST_RETRY
-from rtagent.ports import Clock, NullReporter
+from rtagent.ports import NullReporter
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.testing.placement import MemoryPlacement
@@ -146,29 +146,18 @@ def manage(tracker: ResourceTracker, mode: str) -> None:
     tracker.set_policy(replace(tracker.snapshot().policy, placement=placement))
 
 
-def prepare(api: MemoryPlacement, node_uuid: str = NODE.uuid) -> MemoryPlacement:
-    """Give Placement the inventories of the node."""
-    api.create_provider(node_uuid, "cn1")
-    inventories = {"VCPU": RECORD, "MEMORY_MB": LARGE_RECORD, "DISK_GB": RECORD}
-    api.put_inventories(node_uuid, 0, inventories)
-    api.requests.clear()
-    return api
-
-
 class OutboxSetup:
-    """:ivar ready: whether the mirror has published. :ivar removals: whether the store works."""
+    """:ivar ready: whether the mirror has published."""
 
-    def __init__(
-        self,
-        mode: str = "yes",
-        api: HttpPlacement | None = None,
-        store: Any = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self.clock, self.mode = clock or ManualClock(), mode
+    def __init__(self, mode: str = "yes", store: Any = None) -> None:
+        self.clock, self.mode = ManualClock(), mode
         self.store = store or MemoryStore()
-        self.api: Any = api or prepare(MemoryPlacement())
-        self.ready = self.removals = True
+        self.api = MemoryPlacement()
+        self.api.create_provider(NODE.uuid, "cn1")
+        inventories = {"VCPU": RECORD, "MEMORY_MB": LARGE_RECORD, "DISK_GB": RECORD}
+        self.api.put_inventories(NODE.uuid, 0, inventories)
+        self.requests()
+        self.ready = True
         self.reporter = RecordingReporter()
         self.restart()
 
@@ -181,17 +170,12 @@ class OutboxSetup:
             ready=lambda: self.ready,
             owns=lambda uuid: False,
             enqueue=self.tracker.unwritten.add,
-            remove=self._remove,
+            remove=self.tracker.unwritten.remove,
         )
         self.outbox = AllocationOutbox(
             self.api, source, self.clock, self.reporter, jitter=lambda: 1.0
         )
         self.tracker.listen(self.outbox.listener)
-
-    def _remove(self, revisions: dict[str, int]) -> None:
-        if not self.removals:
-            raise StoreUnavailable("no store")
-        self.tracker.unwritten.remove(revisions)
 
     def requests(self) -> list[str]:
         """The requests since the last call."""
@@ -201,7 +185,7 @@ class OutboxSetup:
 
     def turn(self, after: float = 0.0) -> list[str]:
         """Run a turn, so many seconds later, and return its requests."""
-        self.clock.advance(after)  # type: ignore[attr-defined]
+        self.clock.advance(after)
         self.outbox.turn()
         return self.requests()
 

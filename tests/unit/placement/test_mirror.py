@@ -1,4 +1,4 @@
-"""The rounds of the mirror, with a manual clock, and its thread."""
+"""The rounds of the mirror, with a manual clock, its thread, and schedules."""
 
 import math
 
@@ -12,52 +12,29 @@ from rtagent.placement import tree as trees
 from rtagent.placement.mirror import request_id_of
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.request_id import current_request_id, use_request_id
-from rtagent.placement.schedule import FIRST_RETRY, GATHER
-from rtagent.ports import NullReporter
+from rtagent.placement.schedule import FIRST_RETRY, GATHER, LAST_RETRY, AuditPlan, Schedule
 from rtagent.testing.placement import MemoryPlacement
+from tests.support.allocating_agents import RecordingReporter
 from tests.support.hosts import NOON, TOPOLOGY, ManualClock, uid
 from tests.support.running_mirror import RunningMirror
 from tests.unit.placement.values import ROOT, claim, state
 
-#: It does not change the tree.
-CLAIMED = Change(cause="instance_claim", at=NOON, puts=(claim(1, 1, 0),))
-
-
-class RecordingReporter(NullReporter):
-    """Records the health and the log lines."""
-
-    def __init__(self):
-        self.healths, self.lines = [], []
-
-    def health(self, part, status, output=""):
-        self.healths.append((part, status, output))
-
-    def log(self, level, sentence):
-        self.lines.append((level, sentence))
-
 
 class Setup:
-    """A mirror of `state`, which a test replaces. :ivar rounds: how many have begun.
-    :ivar jitter: of the next round.
-    """
+    """A mirror of `state`, which a test replaces."""
 
     def __init__(self, api=None, **options):
-        self.state, self.disabled, self.rounds, self.jitter = state(), False, 0, 1.0
+        self.state, self.reporter = state(), RecordingReporter()
         self.api, self.clock = api or MemoryPlacement(), ManualClock()
-        self.reporter = RecordingReporter()
         self.mirror = RunningMirror(
             self.api,
-            self.wanted,
+            lambda: trees.build(self.state, disabled=False, hypervisor_up=True),
             Ownership(),
             self.clock,
             self.reporter,
-            jitter=lambda: self.jitter,
+            jitter=lambda: 1.0,
             **options,
         )
-
-    def wanted(self):
-        self.rounds += 1
-        return trees.build(self.state, self.disabled, hypervisor_up=True)
 
     def grow(self, memory_mb=1000):
         """Replace the state by one of a larger host, with the next revision."""
@@ -197,61 +174,33 @@ def test_unknown_traits_are_reported_as_warn_and_not_retried(setup):
 
 
 class RecordingIds(MemoryPlacement):
-    """Records the request id of each request. :ivar down: no request succeeds."""
+    """Records the request id of each request."""
 
     def __init__(self):
         super().__init__()
-        self.ids, self.down = [], False
+        self.ids = []
 
-    def ensure_traits(self, names):
-        self.note()
-        return super().ensure_traits(names)
-
-    def provider(self, uuid):
-        self.note()
-        return super().provider(uuid)
-
-    def put_inventories(self, uuid, generation, inventories):
-        self.note()
-        return super().put_inventories(uuid, generation, inventories)
-
-    def note(self):
+    def before(self, name, uuid=None):
         self.ids.append(context.get_current().global_id)
-        if self.down:
-            raise PlacementUnavailable("down")
+        super().before(name, uuid)
 
     def taken(self):
         ids, self.ids = self.ids, []
         return ids
 
 
-@pytest.fixture
-def recorded():
-    """A mirror whose first round is over; nothing has caused the next one."""
-    recorded = Setup(RecordingIds())
-    recorded.mirror.wake()
-    recorded.turn()
-    recorded.api.taken()
-    return recorded
-
-
-def caused(setup, *callers):
-    """Change the tree, as calls with these request ids do; "": an audit."""
-    changes = [Change(cause="x", at=NOON, topology=TOPOLOGY, request_id=each) for each in callers]
-    setup.grow(1000 + setup.state.revision)
-    setup.mirror.listener(setup.state, changes)
-
-
-def test_a_failed_round_leaves_its_request_id_to_the_next_one(recorded):
-    recorded.api.down = True
-    caused(recorded, "req-a")
-    recorded.turn()
-    recorded.api.down = False
-    recorded.turn(after=FIRST_RETRY)
-    assert set(recorded.api.taken()) == {"req-a"}
-    recorded.grow()
-    recorded.turn()
-    assert "req-a" not in recorded.api.taken()
+def test_a_failed_round_leaves_its_request_id_to_the_next_one():
+    setup = Setup(RecordingIds())
+    setup.api.failure = PlacementUnavailable("down")
+    change = Change(cause="x", at=NOON, topology=TOPOLOGY, request_id="req-a")
+    setup.mirror.listener(setup.state, [change])
+    setup.turn()
+    setup.api.failure = None
+    setup.turn(after=FIRST_RETRY)
+    assert set(setup.api.taken()) == {"req-a"}
+    setup.grow()
+    setup.turn()
+    assert "req-a" not in setup.api.taken()
 
 
 def test_a_requested_round_has_the_request_id_of_the_requester():
@@ -327,3 +276,51 @@ def test_a_defect_is_logged_and_the_mirror_continues(running):
     running.mirror.sync_now(timeout=60)
     assert "AttributeError" in running.reporter.lines[-1][1]
     assert running.mirror.revision == 5
+
+
+# -- when rounds and audits are due ---------------------------------------------------------------
+
+NEVER = 0.0
+
+
+def succeeded(now=0.0, refresh=NEVER):
+    """A schedule after a first successful round."""
+    return Schedule().start(now, refresh).succeed(now, 1)
+
+
+def test_a_change_during_a_refresh_counts_from_its_own_time():
+    refreshing = succeeded(now=5, refresh=300).start(305, 300).wake(306)
+    assert refreshing.lacking_since == 306
+    assert refreshing.succeed(307, 1).lacking_since == 306
+
+
+def test_pauses_after_failures_double_up_to_a_limit():
+    schedule, pauses = succeeded().wake(0), []
+    for _ in range(1100):
+        schedule = schedule.start(0, NEVER).fail(0, 1)
+        pauses.append(schedule.due(NEVER))
+    assert pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LAST_RETRY
+
+
+def test_after_forget_the_next_round_reads_everything():
+    assert succeeded().forget(1).due(NEVER) == 1 + GATHER
+    assert succeeded().forget(1).start(2, NEVER).reading
+
+
+def test_what_is_new_is_looked_at_once_more():
+    plan = AuditPlan().after(10, 310, 3600, 1)
+    assert plan.due(3600) == plan.due(0) == 310
+    rechecked = plan.after(310, 610, 3600, 1)
+    assert rechecked.due(3600) == 3610
+    assert rechecked.after(3610, 3910, 3600, 1).due(3600) == 3910
+
+
+def test_a_change_of_the_policy_is_looked_at_soon():
+    plan = AuditPlan().after(10, 310, 3600, 1)
+    requested = plan.request(50).request(60)
+    assert requested.due(3600) == 50
+    assert requested.after(50, 350, 3600, 1) == plan
+    assert plan.request(400).after(310, None, 3600, 1).due(3600) == 400
+    assert plan.request(45).after(40, None, 3600, 1).due(3600) == 45
