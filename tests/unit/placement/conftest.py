@@ -8,14 +8,8 @@ from tests.support.audited_allocations import AuditedNode
 
 @pytest.fixture
 def make_node() -> Callable[..., AuditedNode]:
-    """Makes nodes whose allocations are audited; tests/functional has them in a real Placement."""
+    """Makes nodes whose allocations are audited."""
     return lambda *arguments, **named: AuditedNode(MemoryPlacement(), *arguments, **named)
-
-
-@pytest.fixture
-def many() -> int:
-    """The number of consumers in a test with many."""
-    return 1000
 
 
 @pytest.fixture

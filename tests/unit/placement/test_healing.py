@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementUnavailable
-from rtagent.model.policy import ManageAllocations
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices
@@ -16,20 +15,15 @@ GPU = "CUSTOM_PCI_10DE_13F1"
 ONE, TWO = with_devices("gpu:1"), with_devices("gpu:2")
 
 
-@pytest.fixture
-def gpu_node(make_node):
-    """Makes nodes with two GPUs."""
-
-    def make(manage=ManageAllocations.NO, *, report_in_placement=True, **pci):
-        reported = pci_policy(report_in_placement=report_in_placement, **pci)
-        return make_node(manage, replace(POLICY, pci=reported), (GPU_0, GPU_1))
-
-    return make
+def gpu_node(make_node, **pci):
+    """Return a node with two GPUs."""
+    reported = pci_policy(report_in_placement=True, **pci)
+    return make_node(policy=replace(POLICY, pci=reported), gpus=(GPU_0, GPU_1))
 
 
 @pytest.fixture
-def node(gpu_node):
-    return gpu_node()
+def node(make_node):
+    return gpu_node(make_node)
 
 
 def provider(node, address):
@@ -87,33 +81,24 @@ def test_both_claims_of_a_resize_on_one_host_have_their_devices_until_it_ends(no
     assert node.parts(move.uuid) == {}
 
 
-def one_time(gpu_node):
-    """A node with a guest that has a device for one use, and the provider of that device."""
-    node = gpu_node(specs=ONE_TIME)
-    claim = node.agent.run(ONE)
-    node.sync()
-    device = provider(node, claim.pci[0].address)
-    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
-    return node, device
-
-
-REQUESTS = ("inventories", "reshape")
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("request_", REQUESTS)
-def test_after_an_outage_at_any_request_the_next_audit_heals(gpu_node, request_, when):
-    node, device = one_time(gpu_node)
+@pytest.mark.parametrize("request_", ["inventories", "reshape"])
+def test_after_an_outage_at_any_request_the_next_audit_heals(make_node, request_, when):
+    """The reservation of a device for one use is lifted for its allocation."""
+
+    def gone():
+        raise PlacementUnavailable("gone")
+
+    node = gpu_node(make_node, specs=ONE_TIME)
+    device = provider(node, node.agent.run(ONE).pci[0].address)
+    node.sync()
+    reserved = node.api.inventories(device)["inventories"][GPU]["reserved"]
     getattr(node.meddler, when)[request_] = gone
     with pytest.raises(PlacementUnavailable):
         node.run()
     node.run()
     assert node.parts(GUEST) == {device: {GPU: 1}}
-    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
-
-
-def gone():
-    raise PlacementUnavailable("gone")
+    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == reserved == 1
 
 
 def test_a_device_that_another_consumer_has_is_reported(node):
