@@ -86,7 +86,9 @@ class PlacementCandidates:
         :raises PlacementError: it does not answer, or refuses them. If it does not answer, it may
             have written them: they are removed, if that is possible.
         """
-        new = _new(request)
+        new = ConsumerRecord(
+            project_id=request.project_id or NO_IDENTITY, user_id=request.user_id or NO_IDENTITY
+        )
         must_read = request.existing == ADD or request.generation
         before = self._read(request, new) if must_read else new
         for _ in range(ATTEMPTS):
@@ -159,13 +161,6 @@ class PlacementCandidates:
         if other or (record.allocations and request.existing == NEW):
             raise ConsumerHasAllocations(consumer_uuid=request.consumer_uuid)
         return record
-
-
-def _new(request: AllocationRequest) -> ConsumerRecord:
-    """Return the consumer of a request, without allocations."""
-    return ConsumerRecord(
-        project_id=request.project_id or NO_IDENTITY, user_id=request.user_id or NO_IDENTITY
-    )
 
 
 def _allocated(request: AllocationRequest, before: ConsumerRecord) -> Parts:

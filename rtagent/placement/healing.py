@@ -42,8 +42,8 @@ def missing_parts(
     consumers: Mapping[str, AllocatedConsumer],
     published: Published,
     owners: Iterable[str],
-) -> tuple[MissingParts, ...]:
-    """Return what the consumers of guests with devices lack in Placement.
+) -> Iterator[MissingParts]:
+    """Yield what the consumers of guests with devices lack in Placement.
 
     Guests that are being built or are expected are left out: the client that builds or moves them
     writes their allocations first. Devices that are allocated from another provider of this node
@@ -51,12 +51,9 @@ def missing_parts(
 
     :param consumers: of these owners with an allocation on this node's providers, by uuid.
     """
-    return tuple(
-        each
-        for owner in sorted(owners)
-        if is_healable(state, owner, published)
-        for each in _of_owner(state, owner, consumers, published)
-    )
+    for owner in sorted(owners):
+        if is_healable(state, owner, published):
+            yield from _of_owner(state, owner, consumers, published)
 
 
 def is_healable(state: NodeState, owner: str, published: Published) -> bool:

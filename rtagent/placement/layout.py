@@ -104,21 +104,13 @@ def wanted_layout(state: NodeState, tree: Tree) -> WantedLayout:
     """Return the tree of a state, and who has which of its devices."""
     classes = frozenset(_classes(state))
     pools = [(p.uuid, name) for p in tree.providers[1:] for name in p.inventories.keys() & classes]
-    claimed = {
-        consumer.uuid: {
-            pool: quantity
-            for pool in pools
-            if (quantity := consumer.parts.get(pool[0], {}).get(pool[1], 0))
-        }
-        for owner in state.owners
-        for consumer in consumers_of(state, owner).values()
-    }
-    return WantedLayout(
-        tree=tree,
-        classes=classes,
-        claimed={uuid: of_consumer for uuid, of_consumer in claimed.items() if of_consumer},
-        observed=_observed(state),
-    )
+    claimed: dict[str, dict[Pool, int]] = {}
+    for owner in state.owners:
+        for consumer in consumers_of(state, owner).values():
+            for uuid, name in pools:
+                if quantity := consumer.parts.get(uuid, {}).get(name, 0):
+                    claimed.setdefault(consumer.uuid, {})[uuid, name] = quantity
+    return WantedLayout(tree=tree, classes=classes, claimed=claimed, observed=_observed(state))
 
 
 def _classes(state: NodeState) -> Iterator[str]:

@@ -35,7 +35,12 @@ PART = "placement"
 
 
 class PlacementMirror:
-    """Thread-safe. Only `turn` and methods with a timeout wait for Placement."""
+    """Thread-safe. Only `turn` and methods with a timeout wait for Placement.
+
+    :ivar revision: of the state that was published last; -1 before the first round succeeds. A
+        later state with the same tree is published, too, by a round without requests.
+    :ivar error: why the last round did not do everything, or None.
+    """
 
     def __init__(
         self,
@@ -69,30 +74,17 @@ class PlacementMirror:
         self._schedule = Schedule()
         self._health, self._wake = PartHealth(PART, self._reporter), wake
         self._started = self._ended = 0
-        self._revision = -1
+        self.revision = -1
         self._request_id = ""  # of the call that caused the next round
-        self._error: PlacementError | None = None
+        self.error: PlacementError | None = None
 
     # -- status -----------------------------------------------------------------------------------
-
-    @property
-    def revision(self) -> int:
-        """The revision of the state that was published last; -1 before the first round succeeds.
-
-        A later state with the same tree is published, too, by a round without requests.
-        """
-        return self._revision
 
     @property
     def seconds_behind(self) -> float:
         """For how long Placement has lacked a change, or could not be read when that was due."""
         since = self._schedule.lacking_since
         return 0.0 if since is None else self._clock.monotonic() - since
-
-    @property
-    def error(self) -> PlacementError | None:
-        """Why the last round did not do everything, or None."""
-        return self._error
 
     @property
     def due_in(self) -> float:
@@ -138,9 +130,9 @@ class PlacementMirror:
             round_ = self._started + 1
             if not self._condition.wait_for(lambda: self._ended >= round_, timeout):
                 raise PlacementUnavailable(f"Placement was not synchronised within {timeout} s")
-            if self._error is not None:
+            if self.error is not None:
                 # Without the traceback of other callers: each would add its frames to it.
-                raise self._error.with_traceback(None)
+                raise self.error.with_traceback(None)
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -200,8 +192,8 @@ class PlacementMirror:
                 self._schedule = self._schedule.fail(now, self._jitter())
             else:
                 self._schedule = self._schedule.succeed(now, self._jitter())
-                self._revision = outcome.revision
-            self._error = next(iter(outcome.problems), None)
+                self.revision = outcome.revision
+            self.error = next(iter(outcome.problems), None)
             self._ended += 1
             self._condition.notify_all()
 
