@@ -53,11 +53,7 @@ def test_tags_are_parsed():
     assert spec().tags.physical_network is UNSET
     assert spec(physical_network=None).tags.physical_network is None
     words = {"trusted": "True", "managed": "No", "live_migratable": "yes", "one_time_use": True}
-    names = {
-        "physical_network": "physnet1",
-        "resource_class": "my gpu",
-        "traits": "my-own,custom_x",
-    }
+    names = {"physical_network": "net", "resource_class": "my gpu", "traits": "my-own,custom_x"}
     assert spec(**words, **names, remote_managed="FALSE").tags == Tags(
         physical_network="net",
         trusted=True,
