@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from rtagent.conf import provider_schema as schema
 from rtagent.conf.provider_schema import Identification, InventoryFields, ProviderItem
@@ -148,17 +149,9 @@ def _entry(file: Path, path: str, item: ProviderItem) -> ProviderEntry:
 
 
 def _inventory(resource_class: str, fields: InventoryFields) -> AdditionalInventory:
-    return AdditionalInventory(
-        suffix="",
-        resource_class=resource_class,
-        total=fields.total,
-        reserved=fields.reserved,
-        min_unit=fields.min_unit,
-        max_unit=fields.max_unit,
-        step_size=fields.step_size,
-        # The number as the operator wrote it, not its nearest binary fraction.
-        allocation_ratio=Decimal(str(fields.allocation_ratio)),
-    )
+    # The number as the operator wrote it, not its nearest binary fraction.
+    exact = {**asdict(fields), "allocation_ratio": Decimal(str(fields.allocation_ratio))}
+    return AdditionalInventory(suffix="", resource_class=resource_class, **exact)
 
 
 def _doubts(file: Path, document: Any, entries: Sequence[ProviderEntry]) -> Iterator[str]:
