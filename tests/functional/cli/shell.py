@@ -4,6 +4,8 @@ import io
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rtagent.cmd.rtagent import Shell
@@ -40,3 +42,10 @@ def run(*argv: str) -> Outcome:
     out, err = io.StringIO(), _Messages()
     code = Shell(out, err).run(list(argv))
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def configured(directory: Path, text: str) -> Run:
+    """Return what runs a command with this configuration, which is written into the directory."""
+    file = directory / "rtagent.conf"
+    file.write_text(text)
+    return partial(run, "--config-file", str(file))

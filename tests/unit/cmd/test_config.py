@@ -6,17 +6,13 @@ import pytest
 
 from rtagent.cmd.exit_codes import Exit
 from rtagent.rpc.trust.private_key import PrivateKey
-from tests.functional.cli.shell import Outcome, run
+from tests.functional.cli.shell import configured, run
 from tests.support.trust import KeyFiles
 
 
 @pytest.fixture
 def check(tmp_path):
-    def check_text(text: str) -> Outcome:
-        (tmp_path / "rtagent.conf").write_text(text)
-        return run("--config-file", str(tmp_path / "rtagent.conf"), "config", "check")
-
-    return check_text
+    return lambda text: configured(tmp_path, text)("config", "check")
 
 
 def test_a_valid_configuration_is_reported_as_good(check, tmp_path):

@@ -1,5 +1,6 @@
 """``rtagent key``: the files that it writes, and what it refuses."""
 
+import contextlib
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ import pytest
 
 from rtagent.rpc.trust.keys import read_keys
 from rtagent.rpc.trust.private_key import read_private_key
-from tests.functional.cli.shell import Run, run
+from tests.functional.cli.shell import Run, configured
 
 
 @pytest.fixture
@@ -22,11 +23,8 @@ def keys(tmp_path: Path) -> Path:
 @pytest.fixture
 def rtagent(tmp_path: Path, keys: Path) -> Iterator[Run]:
     """Runs a command in the directory of the keys file."""
-    config, before = tmp_path / "rtagent.conf", Path.cwd()
-    config.write_text(f"[rpc]\nkeys_file = {keys}\n")
-    os.chdir(tmp_path)
-    yield lambda *argv: run("--config-file", str(config), *argv)
-    os.chdir(before)
+    with contextlib.chdir(tmp_path):
+        yield configured(tmp_path, f"[rpc]\nkeys_file = {keys}\n")
 
 
 def test_generated_key_has_a_private_file_and_a_public_entry(rtagent: Run, keys: Path):

@@ -10,51 +10,47 @@ from oslo_policy import generator
 
 from rtagent.cmd.exit_codes import Exit
 from rtagent.rpc.policies import get_enforcer, list_rules
-from tests.functional.cli.shell import Outcome, run
-
-
-class Host:
-    """A configuration that names a policy file."""
-
-    def __init__(self, directory: Path) -> None:
-        self.policy, self._conf = directory / "policy.yaml", directory / "rtagent.conf"
-        self._conf.write_text(f"[oslo_policy]\npolicy_file = {self.policy}\n")
-
-    def run(self, *command: str) -> Outcome:
-        return run("--config-file", str(self._conf), *command)
+from tests.functional.cli.shell import Run, configured, run
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(tmp_path)
+def policy(tmp_path: Path) -> Path:
+    return tmp_path / "policy.yaml"
 
 
-def test_the_sample_has_every_rule_and_its_meaning_and_overrides_nothing(host: Host):
+@pytest.fixture
+def rtagent(tmp_path: Path, policy: Path) -> Run:
+    return configured(tmp_path, f"[oslo_policy]\npolicy_file = {policy}\n")
+
+
+def test_the_sample_has_every_rule_and_its_meaning_and_overrides_nothing(
+    rtagent: Run, policy: Path
+):
     sample = run("policy", "generate").out
-    host.policy.write_text(sample)
-    assert {rule["Source"] for rule in host.run("policy", "list", "-f", "json").json} == {"default"}
+    policy.write_text(sample)
+    assert {rule["Source"] for rule in rtagent("policy", "list", "-f", "json").json} == {"default"}
     rules = yaml.safe_load("".join(f"{line[1:]}\n" for line in sample.split("\n") if '#"' in line))
     assert rules == {rule.name: rule.check_str for rule in list_rules()}
     assert "# Release everything that a claim has. Idempotent." in sample.split("\n")
     assert all(len(line) <= 100 for line in sample.split("\n"))
 
 
-def test_the_list_has_the_rules_in_force_and_where_they_are_from(host: Host):
-    host.policy.write_text('"rtagent:ping": "role:monitor"\n"rtagent:pong": "@"\n')
-    listed = host.run("policy", "list", "-f", "json")
+def test_the_list_has_the_rules_in_force_and_where_they_are_from(rtagent, policy):
+    policy.write_text('"rtagent:ping": "role:monitor"\n"rtagent:pong": "@"\n')
+    listed = rtagent("policy", "list", "-f", "json")
     rules = {rule["Rule"]: (rule["Check"], rule["Source"]) for rule in listed.json}
-    assert rules["rtagent:ping"] == ("role:monitor", str(host.policy))
+    assert rules["rtagent:ping"] == ("role:monitor", str(policy))
     assert rules["rtagent:get_claim"] == ("rule:reader", "default")
     assert "rtagent:pong is not the name of a rule" in listed.err
 
 
-def test_config_check_finds_a_wrong_policy_and_rules_that_nothing_uses(host: Host):
-    host.policy.write_text('"reader": "nonsense"')
-    checked = host.run("config", "check")
+def test_config_check_finds_a_wrong_policy_and_rules_that_nothing_uses(rtagent, policy):
+    policy.write_text('"reader": "nonsense"')
+    checked = rtagent("config", "check")
     assert checked.code == Exit.ERROR
-    assert f"[oslo_policy] policy_file = {host.policy}: reader: 'nonsense' is not" in checked.err
-    host.policy.write_text('"raeder": "@"')
-    checked = host.run("config", "check")
+    assert f"[oslo_policy] policy_file = {policy}: reader: 'nonsense' is not" in checked.err
+    policy.write_text('"raeder": "@"')
+    checked = rtagent("config", "check")
     assert checked.code == 0 and "raeder is not the name of a rule" in checked.err
 
 

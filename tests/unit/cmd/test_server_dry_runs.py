@@ -10,7 +10,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.request import Flavor
 from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
-from tests.functional.cli.shell import Run, run
+from tests.functional.cli.shell import Run, configured
 from tests.support.hosts import NOON, uid
 
 SERVER, OWED, BUSY = uid(1), uid(21), uid(22)
@@ -34,9 +34,7 @@ def store(tmp_path: Path) -> SqlServerStore:
 
 @pytest.fixture
 def rtagent(tmp_path: Path, store: SqlServerStore) -> Run:
-    config = tmp_path / "rtagent.conf"
-    config.write_text(f"[conductor]\nconnection = sqlite:///{tmp_path}/servers.sqlite\n")
-    return lambda *argv: run("--config-file", str(config), *argv)
+    return configured(tmp_path, f"[conductor]\nconnection = sqlite:///{tmp_path}/servers.sqlite\n")
 
 
 def server(**fields):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rtagent.api.tokens import new_token, read_tokens
-from tests.functional.cli.shell import Run, run
+from tests.functional.cli.shell import Run, configured
 
 
 @pytest.fixture
@@ -20,9 +20,7 @@ def tokens(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rtagent(tmp_path: Path, tokens: Path) -> Run:
-    config = tmp_path / "rtagent.conf"
-    config.write_text(f"[api]\ntokens_file = {tokens}\n")
-    return lambda *argv: run("--config-file", str(config), *argv)
+    return configured(tmp_path, f"[api]\ntokens_file = {tokens}\n")
 
 
 @pytest.fixture
