@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
+from rtagent.errors import StoreUnavailable
+from rtagent.model.claim import HistoryPage
 from rtagent.model.health import Status
 from rtagent.model.timeline import TimelineEntry, TimelineView
 from rtagent.service.page_sources import PAGE, ClaimHistories
@@ -87,3 +89,11 @@ def test_a_claim_that_was_never_recorded_is_not_found():
 def test_a_wrong_number_is_named(value):
     status, document = get(f"/history?before={value}", recorded()[1])
     assert (status, "before: not a number" in document["message"]) == (HTTPStatus.BAD_REQUEST, True)
+
+
+def test_a_database_that_does_not_answer_is_said_to():
+    def fail(*_: object) -> HistoryPage:
+        raise StoreUnavailable("no route")
+
+    status, document = get("/history", PageSources(history=fail))
+    assert (status, document["retriable"]) == (HTTPStatus.SERVICE_UNAVAILABLE, True)

@@ -200,6 +200,7 @@ def test_claims_are_judged_and_share_devices_as_the_options_say(tmp_path: Path):
     assert (policy.judges_amounts, policy.shares_devices) == (True, True)
     assert policy.pci.order is UNSET
     text = "[claims]\njudge_amounts = no\nsame_host_device_reuse = no\ndevice_order = last\n"
+    text += "[pci]\nreport_in_placement = yes\n"
     policy = settings(tmp_path, text).policy(Ratios())
     assert (policy.judges_amounts, policy.shares_devices) == (False, False)
-    assert policy.pci.order == "last"
+    assert (policy.pci.order, policy.pci.report_in_placement) == ("last", True)

@@ -25,6 +25,11 @@ def test_defaults_are_those_of_nova(tmp_path):
     )
 
 
+def test_a_host_name_with_an_underscore_and_an_empty_uri_are_read_as_in_nova(tmp_path):
+    read = settings(tmp_path, "[DEFAULT]\nhost = compute_1\n[libvirt]\nconnection_uri =\n")
+    assert (read.default.host, read.libvirt.uri) == ("compute_1", "qemu:///system")
+
+
 def test_default_of_each_option_has_the_type_of_its_field():
     for group in groups().values():
         msgspec.convert(msgspec.structs.asdict(group()), group)
