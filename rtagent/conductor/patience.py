@@ -78,13 +78,7 @@ class Background:
         self._calls, self._interval = calls, interval
         self._turns = None if limit is None else max(1, int(limit / interval))
         self._stop = threading.Event()
-        self._error: RtAgentError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def check(self) -> None:
-        """Raise the error that ended the calls, if one did."""
-        if self._error is not None:
-            raise self._error
 
     def __enter__(self) -> Background:
         if self._calls:
@@ -108,5 +102,4 @@ class Background:
                     call()
                 except RtAgentError as error:
                     if not error.retriable:
-                        self._error = error
                         return

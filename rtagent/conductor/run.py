@@ -221,17 +221,17 @@ class Run:
     # -- hooks and leases -------------------------------------------------------------------------
 
     def hook(self, name: str, *hosts: str, lease: Place | None = None) -> None:
-        """Call a hook. While it runs, a claim's lease is renewed.
+        """Call a hook. While it runs, a claim's lease is renewed. The next call for the claim
+        notices that the lease was lost.
 
-        :raises HookFailed: :raises ClaimExpired: the lease was lost.
+        :raises HookFailed:
         """
-        with self.renewing(lease) as renewal:
+        with self.renewing(lease):
             self.own()
             try:
                 getattr(self._outside.hooks, name)(self.server, *hosts)
             except Exception as error:
                 raise HookFailed(hook=name, host=hosts[-1], why=str(error)) from error
-        renewal.check()
 
     def renewing(self, lease: Place | None) -> AbstractContextManager[Background]:
         """Return a context in which a claim's lease is renewed: at an interval, and at once unless
