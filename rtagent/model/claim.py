@@ -5,7 +5,7 @@ Usage is the sum of the claims.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment
@@ -142,9 +142,6 @@ class Claim(Value, frozen=True, kw_only=True):
             quantities={each.pool: each.quantity for each in self.quantities},
         )
 
-    def _quantity_units(self) -> Iterator[str]:
-        return (each.unit_of(self.uuid) for each in self.quantities)
-
     @property
     def units(self) -> frozenset[Unit]:
         """The units that no other owner may hold: host CPUs (including idle thread siblings),
@@ -153,12 +150,13 @@ class Claim(Value, frozen=True, kw_only=True):
         taken = self.numa_topology.taken if self.numa_topology else ()
         if not (taken or self.pci or self.resources or self.quantities):
             return _NO_UNITS  # as of most claims
+        quantities = (each.unit_of(self.uuid) for each in self.quantities)
         return frozenset(
             (
                 *((PCPU, str(cpu)) for cpu in taken),
                 *((PCI, device.address) for device in self.pci),
                 *((RESOURCE, unit.identifier) for unit in self.resources),
-                *((QUANTITY, name) for name in self._quantity_units() if len(name) <= MAX_UNIT),
+                *((QUANTITY, name) for name in quantities if len(name) <= MAX_UNIT),
             )
         )
 
