@@ -57,12 +57,13 @@ def with_notifications(before: NodeState, change: Change) -> Change:
 
 def notifications_of(before: NodeState, change: Change) -> tuple[Notification, ...]:
     """Return the events of a change, in the order in which consumers get them."""
-    claims = tuple(map(_of_claim, change.events))
-    if change.drain is not None or change.undrained:
-        claims = (*claims, *_drain(before, change))
-    if not (change.migrations or change.devices or change.device_removals or _of_node(change)):
-        return claims
-    return (*claims, *_moves(before, change), *_devices(before, change), *_node(before, change))
+    return (
+        *map(_of_claim, change.events),
+        *_drain(before, change),
+        *_moves(before, change),
+        *_devices(before, change),
+        *_node(before, change),
+    )
 
 
 def _of_claim(event: Event) -> Notification:
@@ -200,11 +201,6 @@ def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
             claims=len(before.claims),
         ),
     )
-
-
-def _of_node(change: Change) -> bool:
-    """Whether the change has a part that is the node's own."""
-    return any(getattr(change, part) is not None for part in _NODE_PARTS)
 
 
 def _node(before: NodeState, change: Change) -> Iterator[Notification]:

@@ -43,19 +43,17 @@ class Domain(Value, frozen=True, kw_only=True):
         """Return the usage of the domain as far as it is known; None: it has gone."""
         if self.gone:
             return None
+        occupancy = self.occupancy
+        if self.vcpus is None or self.memory_mb is None:
+            occupancy = replace(occupancy, unknown=occupancy.unknown | {HostResource.SIZES})
         return DomainUsage(
             domain_uuid=self.uuid,
             name=self.name,
             active=self.active,
             vcpus=self.vcpus or 0,
             memory_mb=self.memory_mb or 0,
-            occupancy=self._known_occupancy(),
+            occupancy=occupancy,
         )
-
-    def _known_occupancy(self) -> Occupancy:
-        if self.vcpus is not None and self.memory_mb is not None:
-            return self.occupancy
-        return replace(self.occupancy, unknown=self.occupancy.unknown | {HostResource.SIZES})
 
 
 class Problem(Value, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ domain may share a CPU with a claim; two claims never do.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Decimal
@@ -43,23 +44,16 @@ class NumaUsage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     def plus(self, other: NumaUsage) -> NumaUsage:
         """Add, count by count."""
-        if other is NUMA_NOTHING:  # the usage of most guests
-            return self
-        return self._with(other, lambda ours, theirs: ours + theirs)
+        return self.combined(other, operator.add)
 
     def minus(self, other: NumaUsage) -> NumaUsage:
         """Subtract, count by count."""
-        if other is NUMA_NOTHING:
-            return self
-        return self._with(other, lambda ours, theirs: ours - theirs)
+        return self.combined(other, operator.sub)
 
-    def larger(self, other: NumaUsage) -> NumaUsage:
-        """Return the larger of the two, count by count."""
-        if other is NUMA_NOTHING:
+    def combined(self, other: NumaUsage, combine: Callable[[int, int], int]) -> NumaUsage:
+        """Combine, count by count, by a function that returns its first argument for 0."""
+        if other is NUMA_NOTHING:  # the usage of most guests
             return self
-        return self._with(other, max)
-
-    def _with(self, other: NumaUsage, combine: Callable[[int, int], int]) -> NumaUsage:
         return NumaUsage(
             pinned=_combined(self.pinned, other.pinned, combine),
             kept=_combined(self.kept, other.kept, combine),
@@ -94,41 +88,28 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             return self
         if self is NOTHING:  # the start of a sum
             return other
-        return Usage(
-            vcpus=self.vcpus + other.vcpus,
-            pcpus=self.pcpus + other.pcpus,
-            memory_mb=self.memory_mb + other.memory_mb,
-            disk_mb=self.disk_mb + other.disk_mb,
-            numa=self.numa.plus(other.numa),
-            quantities=self._quantities(other, lambda ours, theirs: ours + theirs),
-        )
+        return self._with(other, operator.add)
 
     def minus(self, other: Usage) -> Usage:
         """Subtract, resource by resource."""
-        return Usage(
-            vcpus=self.vcpus - other.vcpus,
-            pcpus=self.pcpus - other.pcpus,
-            memory_mb=self.memory_mb - other.memory_mb,
-            disk_mb=self.disk_mb - other.disk_mb,
-            numa=self.numa.minus(other.numa),
-            quantities=self._quantities(other, lambda ours, theirs: ours - theirs),
-        )
+        return self._with(other, operator.sub)
 
     def larger(self, other: Usage) -> Usage:
         """Return the larger of the two, resource by resource."""
-        return Usage(
-            vcpus=max(self.vcpus, other.vcpus),
-            pcpus=max(self.pcpus, other.pcpus),
-            memory_mb=max(self.memory_mb, other.memory_mb),
-            disk_mb=max(self.disk_mb, other.disk_mb),
-            numa=self.numa.larger(other.numa),
-            quantities=self._quantities(other, max),
-        )
+        return self._with(other, max)
 
-    def _quantities(self, other: Usage, combine: Callable[[int, int], int]) -> Quantities:
-        if not other.quantities:  # most hosts offer no other classes
-            return self.quantities
-        return _combined(self.quantities, other.quantities, combine)
+    def _with(self, other: Usage, combine: Callable[[int, int], int]) -> Usage:
+        quantities = self.quantities
+        if other.quantities:  # most hosts offer no other classes
+            quantities = _combined(quantities, other.quantities, combine)
+        return Usage(
+            vcpus=combine(self.vcpus, other.vcpus),
+            pcpus=combine(self.pcpus, other.pcpus),
+            memory_mb=combine(self.memory_mb, other.memory_mb),
+            disk_mb=combine(self.disk_mb, other.disk_mb),
+            numa=self.numa.combined(other.numa, combine),
+            quantities=quantities,
+        )
 
 
 NOTHING = Usage()
