@@ -32,7 +32,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.fit import FittedDevices
-from rtagent.pci.requests import attached_requests
+from rtagent.pci.requests import device_requests
 
 
 def claim_pci_devices(
@@ -199,7 +199,7 @@ def _fit(
         flavor.vcpus, flavor.memory_mb, flavor.extra_specs, guest.image.properties
     )
     policy = numa.pci_numa_affinity_policy
-    requests = attached_requests(request.pci_requests, state.policy.pci.aliases, policy)
+    requests = device_requests(None, request.pci_requests, state.policy.pci.aliases, policy)
     shares = attached_shares(state, request, requests)
     devices = device_fit(state, owner, requests, reusable_by(state, owner, ()), shares)
     assert devices is not None, "an attach request names at least one device"

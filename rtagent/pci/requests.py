@@ -49,20 +49,24 @@ class DeviceRequest(Value, frozen=True, kw_only=True):
 
 
 def device_requests(
-    flavor: Flavor, documents: Sequence[PciRequest], aliases: Aliases, numa_policy: str | None
+    flavor: Flavor | None,
+    documents: Sequence[PciRequest],
+    aliases: Aliases,
+    numa_policy: str | None,
 ) -> tuple[DeviceRequest, ...]:
     """Return all requests of a build, the flavor's first.
 
     Nova's conductor translates the flavor's aliases into documents. Such a document and the alias
     in the flavor are one request.
 
+    :param flavor: None: the documents ask for devices to attach, alone.
     :param numa_policy: ``hw:pci_numa_affinity_policy`` of flavor or image. It takes precedence over
         the policy of an alias; the policy of a document takes precedence over both.
     :raises PciRequestAliasNotDefined: the host has no such alias.
     :raises InvalidPciRequest: the extra spec or a document cannot be parsed, or they contradict
         each other.
     """
-    counts = list(_flavor_aliases(flavor))
+    counts = list(_flavor_aliases(flavor)) if flavor is not None else []
     names = {name for name, _ in counts}
     translated = [
         document
@@ -94,20 +98,6 @@ def requests_of_move(
     """
     ports = [document for document in documents if document.source == NEUTRON_PORT]
     return device_requests(flavor, ports, aliases, numa_policy)
-
-
-def attached_requests(
-    documents: Sequence[PciRequest], aliases: Aliases, numa_policy: str | None
-) -> tuple[DeviceRequest, ...]:
-    """Return the requests for devices to attach: those of the documents, without those of the
-    flavor.
-
-    :raises PciRequestAliasNotDefined: as `device_requests`.
-    :raises InvalidPciRequest: as `device_requests`.
-    """
-    return _with_distinct_ids(
-        [_document_request(document, aliases, numa_policy) for document in documents]
-    )
 
 
 def _flavor_aliases(flavor: Flavor) -> Iterator[tuple[str, int]]:
