@@ -5,9 +5,12 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import InvariantViolated
+from rtagent.model import stats
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
+from rtagent.model.claim import ATTACH
 from rtagent.model.node_state import HOST
-from rtagent.model.usage import Usage
+from rtagent.model.usage import NumaUsage, Usage, assignment_usage
 from tests.support.hosts import (
     NOON,
     PINNED,
@@ -94,3 +97,38 @@ def test_new_policy_touches_the_host():
     changed = state.fold(Change(cause="policy", at=NOON, policy=host(reserved_cpus=1).policy))
     assert changed.touched_since(HOST, 0)
     assert changed.policy.reserved_cpus == 1
+
+
+# --- what is summed up ---
+
+
+def test_usage_of_an_assignment_counts_every_part():
+    first = CellAssignment(
+        id=0,
+        memory=1024,
+        cpuset=frozenset({2, 3}),
+        cpu_pinning={0: 4, 1: 6},
+        cpuset_reserved=frozenset({8}),
+        cpuset_kept=frozenset({5, 7}),
+        pagesize=2048,
+    )
+    both = Assignment(cells=(first, CellAssignment(id=2, memory=512)))
+    assert assignment_usage(both) == NumaUsage(
+        pinned={4: 1, 6: 1, 8: 1},
+        kept={5: 1, 7: 1},
+        vcpus={0: 2},
+        memory_mb={0: 1024, 2: 512},
+        pages={(0, 2048): 512},
+    )
+
+
+def test_instance_counts_once_for_any_number_of_claims():
+    state = with_claim(host(), request())
+    (claim,) = state.claims.values()
+    assert sorted(stats.keys([claim, replace(claim, kind=ATTACH)], {})) == [
+        "num_instances",
+        "num_os_type_None",
+        "num_proj_None",
+        "num_task_None",
+        "num_vm_None",
+    ]

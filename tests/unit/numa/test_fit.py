@@ -198,6 +198,15 @@ def test_guest_with_more_cells_than_the_host():
     assert reasons_of(answer) == [(ReasonCode.EXCEEDS_HOST, "NUMA_CELL", "cn1")]
 
 
+def test_refusal_has_the_reasons_of_every_cell_nearest_miss_first():
+    answer = fit_guest(pinned(2, 16384), host(TWO_CELLS, "0-1,8-9", usage=pinned_usage("8-9")))
+    assert [str(reason) for reason in answer.reasons] == [
+        "MEMORY_MB: 16384 MB requested at cell 0, which has 8192 in all",
+        "MEMORY_MB: 16384 MB requested at cell 1, which has 8192 in all",
+        "PCPU: 2 CPUs requested at cell 1, 0 available",
+    ]
+
+
 def test_reasons_leave_out_cells_that_some_of_the_guest_cells_fit():
     """Three guest cells fit two host cells, one of which is too small for the first."""
     cells = {"numa_cpus_0": "0-1", "numa_cpus_1": "2", "numa_cpus_2": "3"}

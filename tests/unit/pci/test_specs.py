@@ -151,6 +151,10 @@ def test_a_named_remote_managed_device_must_have_the_vendor_and_the_product(
         return [each.message for each in spec_errors(specs, [MANAGED, function])]
 
     assert errors("15b3", "101e") == []
+    assert errors("15b3", "a2d6") == [
+        "[pci] device_spec 0: remote_managed = yes: is supported only for virtual functions;"
+        f" {PF_0} is a physical function"
+    ]
     assert errors(vendor, product) == [
         f"[pci] device_spec 0: {key} = {value}: matches no remote_managed device: {address}, which"
         f" is named, has {its_own}"
