@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, NodeNotReady, UnitConflict
+from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, UnitConflict
 from rtagent.lifecycle.adopt_claim import adopt_claim, adopt_mdevs
 from rtagent.model.assignment import AssignedQuantity, AssignedResource
 from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
@@ -234,3 +234,9 @@ def test_mediated_device_that_another_owner_holds_is_refused():
     state, _ = with_mdevs(state, first, mdev(1))
     with pytest.raises(UnitConflict, match=f"{mdev(1).identifier} is held by claim {first.uuid}"):
         adopt_mdevs(state, call("adopt_mdevs"), NOON, second.uuid, [mdev(2), mdev(1)])
+
+
+def test_mediated_devices_of_a_claim_that_has_ended_are_refused():
+    state, claim = adopted(device_host(), stated())
+    with pytest.raises(ClaimNotFound):
+        adopt_mdevs(released(state, claim), call("adopt_mdevs"), NOON, claim.uuid, [mdev(1)])

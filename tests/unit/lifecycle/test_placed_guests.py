@@ -16,7 +16,7 @@ from rtagent.model.policy import Policy
 from rtagent.placement.adoption import Adoption
 from tests.support import device_states
 from tests.support.device_states import VGPU_TYPE, device_host, policy
-from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid
+from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid, with_claims
 from tests.support.numa_hosts import LARGE, PAGES
 from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, record
 
@@ -80,3 +80,10 @@ def test_a_quarantined_claim_does_not_change():
     state = replace(state, claims=state.claims.set(one.uuid, damaged))
     new = claims_with_new_providers(state, ADOPTED.applied_to(state.policy), NOON)
     assert [claim.uuid for claim in new] == [two.uuid]
+
+
+def test_damaged_claim_does_not_follow():
+    state, claim = built(host(numa=PINNING))
+    damaged = replace(claim, suspect=DAMAGED)
+    later = with_claims(replace(state, policy=Policy(numa=LATER)), [damaged])
+    assert follows_configuration(later)
