@@ -51,18 +51,16 @@ _RETRYING = Retrying(
 )
 
 
-class WantedConsumer(Value, frozen=True, kw_only=True):
-    """A consumer as this node wants it.
+class WantedConsumer(Consumer, frozen=True, kw_only=True):
+    """A consumer as this node wants it. Without parts, only its uuid matters.
 
-    :ivar parts: on this node's providers. :ivar consumer_type: None: as Placement has it.
     :ivar is_new: Placement probably has nothing of it, so that it need not be read first.
     """
 
-    uuid: str
-    parts: Parts = {}
-    consumer_type: str | None = None
+    consumer_type: str = INSTANCE
     project_id: str | None = None
     user_id: str | None = None
+    parts: Parts = {}
     is_new: bool = False
 
 
@@ -322,7 +320,7 @@ class ConsumerWriter:
         return replace(
             known,
             allocations={**others, **wanted.parts},
-            consumer_type=wanted.consumer_type or known.consumer_type,
+            consumer_type=wanted.consumer_type,
             project_id=wanted.project_id or known.project_id,
             user_id=wanted.user_id or known.user_id,
         )

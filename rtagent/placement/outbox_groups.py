@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
+from msgspec.structs import asdict
+
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD
 from rtagent.model.consumers import (
@@ -101,14 +103,8 @@ def _wanted(
     claims = state.claims_of(owner)
     built = len(claims) == 1 and claims[0].kind == BUILD
     since_start = row.revision > state.floor  # else an earlier process may have written it
-    return WantedConsumer(
-        uuid=consumer.uuid,
-        parts=consumer.parts,
-        consumer_type=consumer.consumer_type,
-        project_id=consumer.project_id,
-        user_id=consumer.user_id,
-        is_new=since_start and (built or consumer.consumer_type == MIGRATION),
-    )
+    is_new = since_start and (built or consumer.consumer_type == MIGRATION)
+    return WantedConsumer(**asdict(consumer), is_new=is_new)
 
 
 class NodeProviders:
