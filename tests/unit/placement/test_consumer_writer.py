@@ -72,6 +72,14 @@ def test_parts_on_other_providers_are_kept(setup):
     assert setup.vcpus(consumer) == {THERE: 3}
 
 
+def test_what_placement_has_already_is_not_written(setup):
+    consumer = uid()
+    setup.write([wanted(consumer, 2, is_new=True)])
+    setup.requests()
+    setup.write([wanted(consumer, 2)])
+    assert setup.requests() == []
+
+
 def test_a_consumer_whose_first_write_was_interrupted_is_written(setup):
     consumer = uid()
     setup.api.interrupt_consumer(consumer)

@@ -19,13 +19,14 @@ from tests.support.device_states import (
     built,
     device_host,
     encrypted,
+    orphan,
     policy,
     provider_of,
     released,
     running,
     sev_host,
 )
-from tests.support.hosts import NODE, NOON, TOPOLOGY, call
+from tests.support.hosts import NODE, NOON, TOPOLOGY, call, with_claims
 from tests.support.pci_hosts import (
     GPU_0,
     GPU_1,
@@ -201,6 +202,13 @@ def test_each_model_of_encryption_has_a_provider_named_as_in_nova():
     root = found[""]
     assert "MEM_ENCRYPTION_CONTEXT" not in root.inventories
     assert not any("SEV" in trait for trait in root.traits)
+
+
+def test_contexts_in_use_without_a_claim_are_reserved():
+    state = with_claims(sev_host(), (), (orphan(),))
+    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
+    record = providers(state)["amd_sev"].inventories["MEM_ENCRYPTION_CONTEXT"]
+    assert (record.total, record.reserved) == (2, 1)
 
 
 def test_contexts_of_claims_stay_when_the_host_has_lost_the_encryption():

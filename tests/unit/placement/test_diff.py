@@ -32,6 +32,20 @@ def current(inventories=None, traits=()):
     )
 
 
+def test_unwanted_exclusive_contents_of_other_writers_are_removed():
+    present = current({"VCPU": record(8), "PCPU": record(4)}, {"COMPUTE_STATUS_DISABLED"})
+    wanted = provider(VCPUS, exclusive=contents({"PCPU"}, {"COMPUTE_STATUS_DISABLED"}))
+    assert diff(present, wanted, NOTHING) == (
+        PutTraits(ROOT, frozenset()),
+        PutInventories(ROOT, VCPUS),
+    )
+
+
+def test_an_owned_custom_trait_remains_owned():
+    wanted, own = provider({}, {"CUSTOM_OWN"}), contents(traits={"CUSTOM_OWN"})
+    assert owned_after(current({}, {"CUSTOM_OWN"}), wanted, own) == own
+
+
 def test_present_standard_traits_become_owned_and_present_custom_ones_do_not():
     wanted = provider(VCPUS, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN", "CUSTOM_OWN"})
     present = current({}, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN"})

@@ -304,6 +304,14 @@ def test_pauses_after_failures_double_up_to_a_limit():
     assert pauses[-1] == LAST_RETRY
 
 
+def test_a_refresh_is_due_after_its_interval_and_reads_everything():
+    schedule = succeeded(now=5, refresh=300)
+    assert schedule.due(300) == 305
+    assert not schedule.wake(6).start(7, 300).reading
+    assert schedule.start(305, 300).reading
+    assert schedule.start(305, 300).succeed(306, 1).due(300) == 606
+
+
 def test_after_forget_the_next_round_reads_everything():
     assert succeeded().forget(1).due(NEVER) == 1 + GATHER
     assert succeeded().forget(1).start(2, NEVER).reading

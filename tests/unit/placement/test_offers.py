@@ -14,7 +14,7 @@ from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
 from rtagent.placement.provider import InventoryRecord, Provider
 from rtagent.placement.tree import build
-from tests.support.device_states import audited, device_host, policy, seen
+from tests.support.device_states import PMEM, audited, device_host, policy, seen
 from tests.support.hosts import NODE, host
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, provider_files
@@ -162,3 +162,24 @@ def test_class_that_the_agent_publishes_is_a_mistake(offers):
     child = providers(state, made)[GPU_NAME["name"]]
     assert (child.inventories[GPU_CLASS].total, child.inventories[CLASS].total) == (1, 1)
     assert [each.resource_class for each in made.entries[SUFFIX].inventories] == [CLASS]
+
+
+def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
+    pmem = policy(pmem=(PMEM,))
+    state = replace(host(), policy=replace(host().policy, pci=pmem))
+    name = PMEM.resource_class
+
+    made = offers(state, entry(THIS, {name: {"total": 1}}))
+
+    assert (
+        f"the agent itself publishes {name} of provider $COMPUTE_NODE" in made.mistakes[0].message
+    )
+
+
+def test_agents_own_inventory_of_an_offered_class_is_published(offers):
+    """A device may appear before the policy is made anew."""
+    early = offers(device_host({}, pci=REPORTED), entry(THIS, {GPU_CLASS: {"total": 9}}))
+    made = Offers(entries={SUFFIX: early.entries[""]})
+
+    child = providers(with_gpu(), made)[GPU_NAME["name"]]
+    assert child.inventories[GPU_CLASS].total == 1

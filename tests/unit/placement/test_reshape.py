@@ -53,6 +53,15 @@ def test_room_is_what_neither_an_allocation_nor_a_claim_has():
     assert plan.transfers == (transfer("vm", ROOT, B),)
 
 
+def test_a_domain_without_a_claim_shows_which_device_it_has():
+    known = consumers(vm={ROOT: {VGPU: 1}})
+    full = {A: {VGPU: record(4, reserved=4)}, B: {VGPU: record(4)}}
+    plan = plan_reshape(layout(ON_ROOT, known), wanted(full, observed={"vm": {(A, VGPU): 1}}))
+    assert plan.transfers == (transfer("vm", ROOT, A),)
+    # The unit counted as reserved, because no claim has it.
+    assert plan.providers[A].inventories[VGPU] == record(4, reserved=3)
+
+
 def test_an_ambiguous_consumer_is_refused_by_name():
     known = consumers(claimed={ROOT: {VGPU: 1}}, vm={ROOT: {VGPU: 2}})
     claims = {"claimed": {(A, VGPU): 1}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
@@ -20,11 +21,14 @@ class SlowPlacement:
     """Placement, which answers when the test says so.
 
     :ivar asked: the queries, and their answers to come.
+    :ivar used: is set when calls may end that use an answer.
     """
 
     def __init__(self, at_once: int, hold: float = PATIENCE):
         self.asked: list[tuple[object, Future[Candidates]]] = []
         self.queries = SharedRequests[Any, Any, Candidates]("GET", self._ask, at_once, hold)
+        self.used = threading.Event()
+        self.used.set()
         self._pool = ThreadPoolExecutor(8)
 
     def _ask(self, contents):
@@ -34,6 +38,7 @@ class SlowPlacement:
 
     def _call(self, query, timeout):
         with self.queries.answer(query, query, timeout) as found:
+            assert self.used.wait(PATIENCE)
             return found
 
     def call(self, query, timeout=PATIENCE):
@@ -52,6 +57,7 @@ class SlowPlacement:
 
     def close(self):
         """Answer what is still asked, and end the threads."""
+        self.used.set()
         for _, answer in self.asked:
             if not answer.done():
                 answer.set_result(Candidates())
@@ -71,6 +77,21 @@ def make():
 @pytest.fixture
 def placement(make):
     return make(1)
+
+
+def test_calls_wait_while_the_answer_of_an_equal_query_is_used_and_share_the_next_one(make):
+    placement = make(4)
+    placement.used.clear()
+    first = placement.call(SMALL)
+    placement.answer(0)
+    waiting = [placement.call(SMALL) for _ in range(3)]
+    placement.call(LARGE)
+    assert placement.sent == [SMALL, LARGE]
+    placement.used.set()
+    found = placement.answer(2)
+    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
+    assert first.done()
+    assert placement.sent == [SMALL, LARGE, SMALL]
 
 
 def test_a_query_without_an_answer_holds_equal_ones_for_a_while_only(make):

@@ -47,6 +47,41 @@ def total(setup, resource="VCPU"):
     return setup.shown["inventories"][resource]["total"]
 
 
+class Interrupted(MemoryPlacement):
+    """:ivar between: called once, between the reads of the traits and of the inventories."""
+
+    between = staticmethod(lambda: None)
+
+    def inventories(self, uuid):
+        between, self.between = self.between, lambda: None
+        between()
+        return super().inventories(uuid)
+
+
+@pytest.fixture
+def interrupted(setup):
+    setup.api = Interrupted()
+    setup.restart()
+    return setup
+
+
+def test_a_refresh_reads_a_provider_that_changed_while_it_was_read(interrupted):
+    interrupted.sync()
+    interrupted.restart()
+    interrupted.api.between = lambda: interrupted.api.overwrite(ROOT, traits=[])
+    assert interrupted.sync()[1] == READ
+    assert interrupted.sync(refresh=True)[1][:4] == ["tree", *READ]
+    assert interrupted.shown["traits"] == ["COMPUTE_NODE"]
+
+
+def test_a_trait_set_between_the_two_reads_is_preserved(interrupted):
+    interrupted.api.create_provider(ROOT, "cn1")
+    interrupted.api.between = lambda: interrupted.api.overwrite(ROOT, traits=["CUSTOM_GOLD"])
+    interrupted.sync(tree(provider(VCPUS)))
+    assert interrupted.sync()[0].problems == ()
+    assert set(interrupted.shown["traits"]) == {"COMPUTE_NODE", "CUSTOM_GOLD"}
+
+
 def test_a_refresh_looks_up_unknown_traits_again(setup):
     wanted = tree(provider(VCPUS, {"COMPUTE_NODE", "HW_NOT_INVENTED"}))
     setup.sync(wanted)

@@ -98,6 +98,15 @@ def test_an_adopted_uuid_is_durable_before_it_is_in_force(process, tmp_path):
     assert process.adopted == {GPU: uuid}
 
 
+def test_a_provider_with_the_derived_uuid_is_not_adopted(process):
+    process.prepare()
+    process.push()
+    process.restart()
+    process.prepare()
+    assert process.adopted == {}
+    assert process.takeover.done
+
+
 def test_a_lost_file_of_adoptions_is_found_again(process, tmp_path):
     uuid = nova_child(process.api)
     process.prepare()

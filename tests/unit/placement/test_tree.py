@@ -52,6 +52,14 @@ def test_what_is_in_use_beyond_claims_is_reserved(held, vcpus, memory_mb):
     assert (found["VCPU"].reserved, found["MEMORY_MB"].reserved) == (vcpus, memory_mb)
 
 
+def test_what_a_domain_without_a_claim_has_been_allocated_is_not_reserved():
+    orphan, other = domain(4, 1000), domain(1, 500)
+    held = state(domain_usages=(orphan, other))
+    unclaimed = {orphan.domain_uuid: {"VCPU": 3, "MEMORY_MB": 2000, "CUSTOM_GOLD": 1}}
+    inventories = tree.build(held, False, True, unclaimed).providers[0].inventories
+    assert (inventories["VCPU"].reserved, inventories["MEMORY_MB"].reserved) == (2, 500)
+
+
 def test_reserved_leaves_room_for_what_is_allocated_without_a_claim():
     held = state(domain_usages=(domain(8, 64),))
     found = tree.build(held, False, True, {uid(7): {"VCPU": 3}}).providers[0].inventories
