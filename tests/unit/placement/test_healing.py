@@ -4,11 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementUnavailable
+from rtagent.model.change import Change
+from rtagent.model.claim import DAMAGED
 from rtagent.model.provider_names import device_suffix, provider_uuid
-from rtagent.placement.allocation_audit import AllocationVerdict
+from rtagent.placement.allocation_audit import AllocationVerdict, published_classes
+from rtagent.placement.healing import is_healable
 from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices
 from tests.support.device_states import ONE_TIME
 from tests.support.device_states import policy as pci_policy
+from tests.support.hosts import NOON
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 GPU = "CUSTOM_PCI_10DE_13F1"
@@ -108,6 +112,16 @@ def test_a_device_that_another_consumer_has_is_reported(node):
     (problem,) = report.problems
     assert (report.healed, problem.startswith(GUEST)) == ((), True)
     assert node.parts(GUEST) == {}
+
+
+def test_a_guest_with_a_damaged_claim_is_left_out(node):
+    """It is not known which devices the claim has."""
+    claim = node.agent.run(ONE)
+    state, published = node.agent.state, published_classes(node.tree())
+    damaged = replace(claim, suspect=DAMAGED)
+    change = Change(cause="t", at=NOON, puts=(damaged,))
+    assert is_healable(state, GUEST, published)
+    assert not is_healable(state.fold(change), GUEST, published)
 
 
 def test_a_claim_that_ends_meanwhile_gets_nothing(node):
