@@ -114,6 +114,35 @@ def test_a_reason_is_required(cloud, stuck):
         stuck.force_delete(uid(), WHY)
 
 
+def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(every):
+    points = None
+    number = 0
+    while points is None or number < len(points):
+        cloud = Cloud(placement=True)
+        conductor = cloud.conductor()
+        conductor.build(spec(), server_uuid=SERVER)
+        conductor.resize(SERVER, LARGE)
+        cloud.switch_off("h0")
+        with pytest.raises(OperationInterrupted):
+            conductor.confirm(SERVER)
+        cloud.faults = Faults(kill=None if points is None else number)
+        if points is None:
+            cloud.conductor().force_delete(SERVER, WHY)
+            points = cloud.faults.passed
+            assert {"save after", "undefine at h1 after"} <= set(points)
+            continue
+        with pytest.raises(Killed):
+            cloud.conductor().force_delete(SERVER, WHY)
+        cloud.faults = Faults()
+        if cloud.records.servers():
+            cloud.conductor().force_delete(SERVER, WHY)
+        cloud.switch_on("h0")
+        assert cloud.resume() == [], points[number]
+        assert cloud.records.servers() == [], points[number]
+        cloud.check()
+        number += every
+
+
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_does_not_clear(
     name, every

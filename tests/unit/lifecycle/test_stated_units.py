@@ -72,6 +72,11 @@ def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
     assert claim.numa_topology.cells[0].cpuset == {0}
 
 
+def test_request_without_a_topology_stays_without():
+    asked = stated()
+    assert without_units(asked, {("PCPU", "2")}) == asked
+
+
 OTHER = uid(78)
 MDEVS = tuple(
     AssignedResource(resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}", parent_addr=GPU_0)

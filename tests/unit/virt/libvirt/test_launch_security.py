@@ -88,6 +88,12 @@ def test_memory_is_locked_once(specs):
     assert len(domain.findall("memoryBacking/locked")) == 1
 
 
+def test_facts_that_libvirt_fills_in_are_left_out():
+    claim = replace(granted(), mem_encryption=MemEncryption(model=AMD_SEV))
+    (security,) = etree.fromstring(applied(claim)).findall("launchSecurity")
+    assert [each.tag for each in security] == ["policy"]
+
+
 def test_applying_a_claim_twice_changes_nothing_and_the_callers_session_stays():
     claim = with_encryption()
     own = "<launchSecurity type='sev'><policy>0x1</policy><session>AAA</session></launchSecurity>"
