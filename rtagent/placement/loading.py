@@ -17,13 +17,16 @@ from rtagent.conf.placement import GROUP, register
 from rtagent.errors import ConfigError, PlacementError
 from rtagent.placement.client import HttpPlacement
 
+#: The message of what needs Placement where `load` returns None.
+NOT_CONFIGURED = (
+    "Placement is not configured: set [placement] auth_type, and the options that this type needs,"
+    " in rtagent.conf, and restart the agent"
+)
+
 
 def not_configured() -> PlacementError:
     """Return the error of what needs Placement where `load` returns None."""
-    return PlacementError(
-        "Placement is not configured: set [placement] auth_type, and the options that this type"
-        " needs, in rtagent.conf, and restart the agent"
-    )
+    return PlacementError(NOT_CONFIGURED)
 
 
 def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
