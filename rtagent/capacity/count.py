@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, catalogue
 from rtagent.capacity.room import Room, judged, room
@@ -23,11 +22,16 @@ class Count:
         """:param listed: the flavors of the operator's file."""
         self._state, self._listed = judged(state), listed
         self._rooms: dict[str, Room] = {}
+        # No cached_property: in Python 3.11 it has one lock for the counts of all states.
+        self._catalogue: Catalogue | None = None
+        self._stranded: tuple[Stranded, ...] | None = None
 
-    @cached_property
+    @property
     def catalogue(self) -> Catalogue:
         """The flavors that are counted."""
-        return catalogue(self._state, self._listed)
+        if self._catalogue is None:
+            self._catalogue = catalogue(self._state, self._listed)
+        return self._catalogue
 
     def flavor(self, name: str) -> CatalogueFlavor | None:
         """Return a flavor, also one beyond the limit of the catalogue; None: there is none."""
@@ -41,11 +45,13 @@ class Count:
             self._rooms[flavor.digest] = room(self._state, flavor.build, flavor.required)
         return self._rooms[flavor.digest]
 
-    @cached_property
+    @property
     def stranded(self) -> tuple[Stranded, ...]:
         """What no flavor of the catalogue can use."""
-        rooms = [(flavor, self.room(flavor)) for flavor in self.catalogue.flavors]
-        return stranded(self._state, rooms)
+        if self._stranded is None:
+            rooms = [(flavor, self.room(flavor)) for flavor in self.catalogue.flavors]
+            self._stranded = stranded(self._state, rooms)
+        return self._stranded
 
 
 class Counts:

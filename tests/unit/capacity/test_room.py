@@ -1,5 +1,6 @@
 """Room of one flavor: the number, the reason that ends it, and where the guests are."""
 
+import threading
 from decimal import Decimal
 
 import pytest
@@ -146,6 +147,27 @@ def test_a_state_of_the_same_revision_is_not_counted_again():
     assert counts.of(replace(HOST)) is first
     changed = after(HOST, request(1, 512, extra_specs=PINNED))
     assert counts.of(changed) is not first
+
+
+def test_no_thread_waits_for_the_count_of_another(monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def first_waits(*_):
+        if not begun.is_set():
+            begun.set()
+            may_end.wait(60)
+        return ()
+
+    monkeypatch.setattr("rtagent.capacity.count.stranded", first_waits)
+    one, other = (threading.Thread(target=lambda: Count(HOST).stranded) for _ in range(2))
+    one.start()
+    assert begun.wait(60)
+    other.start()
+    other.join(5)
+    waits = other.is_alive()
+    may_end.set()
+    one.join()
+    assert not waits
 
 
 def test_flavors_whose_guests_need_the_same_are_counted_once():
