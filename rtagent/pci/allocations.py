@@ -212,22 +212,23 @@ class DeviceAllocations:
         )
 
     def _unavailable_by_relation(self, address: str, owner_id: str | None) -> Unavailability | None:
+        users = self._users
         physical_function, group = self._parents.get(address), self._groups.get(address, -1)
-        members = self._users.by_group.get(group, ())
+        functions = users.by_function.get(address, ())
+        # Most devices have no related one in use, and a claim examines many devices.
+        if not (functions or physical_function in users.by_device or group in users.by_group):
+            return None
+        members = [each for each in users.by_group.get(group, ()) if each != address]
         # Functions exclude each other whoever has them, members of a group only another owner's.
         for relation, related, exempt in (
             ("its physical function {}", [physical_function] if physical_function else [], None),
-            ("its virtual function {}", self._users.by_function.get(address, ()), None),
-            (
-                f"{{}} of its IOMMU group {group}",
-                [each for each in members if each != address],
-                owner_id,
-            ),
+            ("its virtual function {}", functions, None),
+            (f"{{}} of its IOMMU group {group}", members, owner_id),
         ):
             blocking = _most_lasting(
                 allocation
                 for each in related
-                for allocation in self.allocations_of(each)
+                for allocation in users.by_device.get(each, ())
                 if allocation.owner_id != exempt
             )
             if blocking is not None:
@@ -297,7 +298,7 @@ def _whole_devices(
     claims: Iterable[Claim], domains: Iterable[DomainUsage]
 ) -> Iterator[DeviceAllocation]:
     return _allocations(
-        ((claim, [device.address for device in claim.pci]) for claim in claims),
+        ((claim, [device.address for device in claim.pci]) for claim in claims if claim.pci),
         ((domain, domain.occupancy.devices) for domain in domains),
     )
 
@@ -309,6 +310,7 @@ def _mdev_parents(
         (
             (claim, [unit.parent_addr for unit in claim.resources if unit.parent_addr])
             for claim in claims
+            if claim.resources
         ),
         ((domain, domain.occupancy.mdev_parents) for domain in domains),
     )

@@ -1,10 +1,14 @@
 """States, availability and pools of devices, derived from device allocations."""
 
+import sys
+
 import pytest
 from msgspec.structs import replace
 
+from rtagent import claims
 from rtagent.model.device import VDPA, PciDevices, Tags
-from rtagent.pci.allocations import DeviceAllocations
+from rtagent.pci import allocations as module
+from rtagent.pci.allocations import DeviceAllocations, all_allocations
 from rtagent.pci.device_users import (
     ALLOCATED,
     AVAILABLE,
@@ -14,6 +18,7 @@ from rtagent.pci.device_users import (
     UNCLAIMABLE,
     with_related,
 )
+from tests.support.hosts import NOON, call, host, request
 from tests.support.pci_hosts import (
     GPU_0,
     GPU_1,
@@ -108,6 +113,34 @@ def test_related_devices_are_functions_and_members_of_the_iommu_group():
     assert with_related(devices, [GPU_0]) == {GPU_0, GPU_1}
     assert with_related(devices, [PF_0]) == {PF_0, vf(0), vf(1)}
     assert with_related(devices, [vf(0)]) == {PF_0, vf(0)}
+
+
+# --- a claim examines many devices and guests ---
+
+
+def test_a_device_without_a_related_one_in_use_costs_no_search(monkeypatch):
+    groups = [gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=8)]
+    devices = record([*groups, *nic(PF_0, vfs=1), *nic(PF_1, vfs=1)])
+    used = allocations_on(devices, used_by("a", GPU_0, vf(0)))
+    monkeypatch.delattr(module, "_most_lasting")
+    free = (GPU_1, PF_1, vf(0, PF_1))
+    assert [used.unavailability(address) for address in free] == [None] * len(free)
+
+
+def test_guests_without_devices_cost_no_calls():
+    def calls_with(guests):
+        state, made = host(cpu_allocation_ratio=16), []
+        for _ in range(guests):
+            build = request(1, 64)
+            state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
+        sys.setprofile(lambda _, event, __: made.append(event))
+        try:
+            assert not list(all_allocations(state))
+        finally:
+            sys.setprofile(None)
+        return made.count("call")
+
+    assert calls_with(20) == calls_with(2)
 
 
 # --- pools of available devices ---
