@@ -44,13 +44,14 @@ def cpu_policy(properties: Properties) -> str:
         setting.one_of(CPU_POLICIES)
     if flavor and image and image.value in _FORBIDDEN[flavor.value]:
         raise pair.conflict(f"the image may not ask for {image.value} CPUs with this flavor")
-    policy, sources = flavor or image, cpu_policy_sources(properties)
+    policy = flavor or image
     vcpus, pcpus = requested_cpus(properties, "VCPU"), requested_cpus(properties, "PCPU")
     if policy and (vcpus or pcpus):
         rule = "a CPU policy cannot be combined with resources:VCPU or resources:PCPU"
-        raise conflict(rule, *sources)
+        raise conflict(rule, *cpu_policy_sources(properties))
     if vcpus and pcpus:
-        raise conflict("resources:VCPU and resources:PCPU cannot be combined", *sources)
+        rule = "resources:VCPU and resources:PCPU cannot be combined"
+        raise conflict(rule, *cpu_policy_sources(properties))
     if pcpus:
         return DEDICATED
     return policy.value if policy else SHARED
