@@ -30,14 +30,14 @@ class Capacity(Value, frozen=True, kw_only=True):
     :ivar disk_checked: False: the disk is shared, and Placement counts it.
     """
 
-    free_vcpus: int = 0
-    free_pcpus: int = 0
-    free_memory_mb: int = 0
-    free_disk_mb: int = 0
-    total_vcpus: int = 0
-    total_pcpus: int = 0
-    total_memory_mb: int = 0
-    total_disk_mb: int = 0
+    free_vcpus: int
+    free_pcpus: int
+    free_memory_mb: int
+    free_disk_mb: int
+    total_vcpus: int
+    total_pcpus: int
+    total_memory_mb: int
+    total_disk_mb: int
     disk_checked: bool = True
 
     def fits(
@@ -86,7 +86,16 @@ class Capacity(Value, frozen=True, kw_only=True):
 def capacity_of(state: NodeState) -> Capacity:
     """Return what a new owner can claim; nothing if the host has not been observed."""
     if state.topology is None:
-        return Capacity()
+        return Capacity(
+            free_vcpus=0,
+            free_pcpus=0,
+            free_memory_mb=0,
+            free_disk_mb=0,
+            total_vcpus=0,
+            total_pcpus=0,
+            total_memory_mb=0,
+            total_disk_mb=0,
+        )
     has, used = inventories(state.topology, state.policy), state.usage
     return Capacity(
         free_vcpus=has.vcpus.claimable - used.vcpus,
