@@ -37,6 +37,14 @@ def begin_evacuation(run: Run) -> None:
         run.learn(allocations=allocations.of(run))
 
 
+def define_leased(run: Run) -> None:
+    """Define the domain, unless the lease was lost meanwhile: others may have the claim's devices
+    then, and what undoes this would remove these devices.
+    """
+    with run.renewing(run.progress.dest):
+        define(run)
+
+
 def arrive(run: Run) -> None:
     """Activate the claim, before the guest may start. `ClaimExpired` prevents the start."""
     dest = run.progress.dest
@@ -57,7 +65,7 @@ EVACUATION = Table(
         Step(name="select", do=select, undo=unselect),
         Step(name="claim", do=claim_move, undo=drop_at_destination),
         Step(name="prepare", do=prepare, undo=cleanup),
-        Step(name="define", do=define, undo=undefine),
+        Step(name="define", do=define_leased, undo=undefine),
         Step(name="arrive", do=arrive, final=True),
         Step(name="start", do=start_if_it_ran),
         Step(name="allocations", do=allocate),

@@ -186,6 +186,15 @@ def test_an_evacuated_host_is_cleared_when_it_is_back(cloud, server):
     cloud.check()
 
 
+def test_a_lease_that_is_lost_in_a_hook_is_noticed_before_an_evacuated_guest_is_defined(
+    cloud, server
+):
+    cloud.switch_off("h0")
+    cloud.hooks.actions["prepare at h1"] = cloud.audit
+    assert cloud.conductor().evacuate(server.uuid).place.host == "h2"
+    assert "define at h1 before" not in cloud.faults.passed
+
+
 def test_an_evacuation_allocates_once_although_the_answer_of_a_selection_was_lost():
     cloud = Cloud(placement=True)
     server = cloud.conductor().build(spec())
