@@ -114,6 +114,12 @@ def test_history_names_the_devices_that_were_given_back():
     (event,) = decision.change.events
     assert (event.action, event.reason) == ("unclaim_devices", f"gave back {GPU_0}")
     assert (addresses(event.before), addresses(event.after)) == ([GPU_0, vf(0)], [vf(0)])
+    for named, reason in (([GPU_0, vf(0)], f"gave back {GPU_0}, {vf(0)}"), ([], "")):
+        decision = attach.end_pci_claims(
+            state, call(), NOON, main.owner_id, claim.uuid, "unclaim", named
+        )
+        (event,) = decision.change.events
+        assert (event.action, event.reason) == ("unclaim", reason)
 
 
 def test_end_of_an_unknown_claim_is_recorded():
