@@ -127,10 +127,14 @@ def test_while_devices_cannot_be_listed_they_are_reported_as_unavailable(tmp_pat
     world.auditor.run("timer")
     assert reported() is None
 
+    world.tracker.set_policy(replace(world.policy, reserved_memory_mb=256))
+    assert report_in(reporting.turn()).description.policy.reserved_memory_mb == 256
 
-def test_first_report_is_complete(world):
-    world.auditor.run("start")
+
+def test_first_report_follows_the_first_audit_and_is_complete(world):
     reporting = Reporting(world)
+    assert reporting.turn() == []
+    world.auditor.run("start")
     (sync, whole), (_, report) = reporting.turn(0)
     assert sync == "sync_instance_info"
     assert instances_from(sync, whole["instances"]) == ()
@@ -140,13 +144,6 @@ def test_first_report_is_complete(world):
     assert first.description.topology == reporting.state.topology
     assert not first.up
     assert "audit" in first.why_not
-
-
-def test_nothing_is_reported_before_the_host_was_observed(world):
-    reporting = Reporting(world)
-    assert reporting.turn() == []
-    world.auditor.run("start")
-    assert len(reporting.turn()) == 2
 
 
 def test_change_is_reported_with_its_instances(reporting):
@@ -216,15 +213,6 @@ def test_digest_of_the_list_at_its_interval(reporting):
     assert "instances" not in arguments
     assert arguments["digest"] == instances_digest([claim.owner_id])
     assert arguments["revision"] == report_in([last]).instances_revision == 3
-
-
-def test_new_description_is_sent_once(reporting):
-    policy = replace(reporting.state.policy, reserved_memory_mb=256)
-    reporting.world.tracker.set_policy(policy)
-    first, second = report_in(reporting.turn()), report_in(reporting.turn(HEARTBEAT))
-    assert first.description.policy.reserved_memory_mb == 256
-    assert second.description is None
-    assert second.digest == first.digest
 
 
 @pytest.mark.parametrize("instances", [False, True])
@@ -298,22 +286,7 @@ def test_new_epoch_starts_its_numbers_again(reporting):
     assert report_in([last]).instances_revision == 1
 
 
-def test_service_and_admission_are_reported(reporting):
-    reporting.heartbeat.turn()
-    reporting.heartbeat.set_disabled(NODE.host, True, "maintenance")
-    reporting.world.bus.publish(Reloaded())
-    report = report_in(reporting.turn())
-    assert (report.service.disabled, report.service.disabled_reason) == (True, "maintenance")
-    assert report.up
-
-
-def test_a_change_costs_the_claim_path_one_flag(reporting):
-    for _ in range(5):
-        reporting.world.bus.publish(Reloaded())
-    assert reporting.woken == 1
-    reporting.turn()
-    reporting.world.bus.publish(Reloaded())
-    assert reporting.woken == 2
+SERVICE = Service(host="cn1", binary="rtagent")
 
 
 @pytest.mark.parametrize(
@@ -321,8 +294,9 @@ def test_a_change_costs_the_claim_path_one_flag(reporting):
     [
         Granting(),
         HypervisorLost(),
-        ServiceChanged(service=Service(host="cn1", binary="rtagent"), why_forced_down=""),
+        ServiceChanged(service=SERVICE, why_forced_down=""),
         DuplicateChanged(error=None),
+        Reloaded(),
     ],
 )
 def test_whatever_changes_a_report_wakes_the_thread(reporting, event):
@@ -365,14 +339,16 @@ def test_orphans_are_reported(reporting):
     assert report_in([last]).usage.vcpus == 2
 
 
-def test_changes_of_the_service_are_numbered(reporting):
+def test_the_service_is_reported_and_its_changes_are_numbered(reporting):
     reporting.heartbeat.turn()
-    numbers = []
+    reports = []
     for disabled in (True, False, False):
         reporting.heartbeat.set_disabled(NODE.host, disabled, "maintenance" if disabled else None)
         reporting.claim(memory_mb=64)
-        numbers.append(report_in(reporting.turn()[-1:]).number)
-    assert numbers == [1, 2, 2]
+        reports.append(report_in(reporting.turn()[-1:]))
+    assert [report.number for report in reports] == [1, 2, 2]
+    assert [report.service.disabled_reason for report in reports] == ["maintenance", None, None]
+    assert reports[0].service.disabled and reports[0].up
 
 
 def test_an_agent_says_that_schedulers_set_its_host_aside(reporting):

@@ -93,14 +93,24 @@ def test_hypervisor_of_one_host_is_not_given_more_time_if_it_is_slow(notes):
     assert_pauses(pauses_after(HypervisorUnavailable, notes), 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-def test_signal_to_stop_ends_the_wait(startup, events):
+FENCED = WriterFenced(node_uuid=uid(), ours=1, theirs=2)
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "raised"),
+    [
+        (STOP, HypervisorUnavailable("no"), Stopped),
+        (FENCED, HypervisorUnavailable("no"), WriterFenced),  # fatal, of another thread
+        (RELOAD, IdentityError("wrong"), IdentityError),  # a repetition does not resolve it
+    ],
+)
+def test_a_stop_and_a_fatal_error_end_the_wait(startup, events, event, error, raised):
     def attempt():
-        raise HypervisorUnavailable("no")
+        events.put(RELOAD)  # has no effect on a start
+        events.put(event)
+        raise error
 
-    events.put(RELOAD)  # has no effect on a start
-    events.put(STOP)
-
-    with pytest.raises(Stopped):
+    with pytest.raises(raised):
         startup().wait_for("the hypervisor", attempt)
 
 
@@ -127,43 +137,8 @@ def test_state_is_logged_while_a_start_waits(startup, events, notes):
     assert any("state: thread MainThread is in " in line for _, line in notes.sentences)
 
 
-def test_requests_to_reload_coalesce_and_a_stop_comes_first(events):
-    for _ in range(300):
-        events.put(RELOAD)
-    events.put(READY)
-    events.put(STOP)
-
-    assert [events.get(0) for _ in range(4)] == [STOP, READY, RELOAD, None]
-
-
-def test_error_comes_before_a_reload(events):
-    error = IdentityError("wrong")
-    events.put(RELOAD)
-    events.put(error)
-
-    assert events.get(0) is error
-
-
-def test_event_that_was_taken_can_be_put_again(events):
-    for _ in range(2):
-        events.put(RELOAD)
-        assert events.get(0) == RELOAD
-    assert events.get(0) is None
-
-
-def test_fatal_error_of_another_thread_ends_the_wait(startup, events):
-    def attempt():
-        raise HypervisorUnavailable("no")
-
-    events.put(WriterFenced(node_uuid=uid(), ours=1, theirs=2))
-
-    with pytest.raises(WriterFenced):
-        startup().wait_for("the hypervisor", attempt)
-
-
-def test_error_that_a_repetition_does_not_resolve_is_raised(startup):
-    def attempt():
-        raise IdentityError("wrong")
-
-    with pytest.raises(IdentityError):
-        startup().wait_for("the hypervisor", attempt)
+def test_the_most_urgent_event_comes_first_and_equal_ones_once(events):
+    for _ in range(2):  # what was taken can be put again
+        for event in (*[RELOAD] * 300, READY, FENCED, STOP):
+            events.put(event)
+        assert [events.get(0) for _ in range(5)] == [STOP, FENCED, READY, RELOAD, None]

@@ -83,15 +83,6 @@ def waiting(world, tmp_path):
     assert waiting.placement.stop()
 
 
-def test_a_claim_is_answered_when_its_allocation_is_written(waiting):
-    made = claim(waiting.tracker)
-    answers = [waiting.confirm(made) for _ in range(2)]
-    assert not any(answer.done() for answer in answers)
-    waiting.publish()
-    assert [answer.result(LONG) for answer in answers] == [None, None]
-    assert waiting.api.consumer(made.owner_id)["allocations"]
-
-
 def test_a_claim_that_has_ended_meanwhile_is_not_answered(waiting):
     made = claim(waiting.tracker)
     answer = waiting.confirm(made)
@@ -101,12 +92,14 @@ def test_a_claim_that_has_ended_meanwhile_is_not_answered(waiting):
         answer.result(LONG)
 
 
-def test_a_burst_of_claims_is_answered(waiting):
+def test_a_burst_of_claims_is_answered_when_the_allocation_is_written(waiting):
     made = claim(waiting.tracker)
     answers = [waiting.confirm(made) for _ in range(THREADS)]
     assert THREADS > WAITING
+    assert not any(answer.done() for answer in answers)
     waiting.publish()
     assert [answer.result(LONG) for answer in answers] == [None] * THREADS
+    assert waiting.api.consumer(made.owner_id)["allocations"]
 
 
 def test_a_strict_claim_waits_for_no_more_than_one_request_of_a_refresh(waiting):

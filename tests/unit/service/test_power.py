@@ -96,10 +96,6 @@ def node(world) -> Node:
     return Node(world).begin()
 
 
-def powered(node: Node, inner: FakeHypervisor):
-    return node.power.observed(inner)
-
-
 def test_no_cpu_is_switched_off_before_the_host_was_observed(new_node):
     new_node.power.turn()
     assert new_node.down == set()
@@ -144,13 +140,6 @@ def test_stuck_cpu_is_reported_until_it_can_be_switched(node):
     node.switches.stuck = set()
     node.power.turn()
     assert node.notes.parts["power"] == "pass"
-
-
-def test_cpu_that_leaves_the_set_is_switched_on(node):
-    node.power.turn()
-    node.manage(frozenset({2, 3}))
-    node.power.turn()
-    assert node.down == {2, 3}
 
 
 def test_stuck_cpu_that_left_the_set_is_tried_until_it_is_on(node):
@@ -221,46 +210,6 @@ def test_claims_over_the_limit_are_refused_while_others_wait_for_their_cpus(node
     node.power.settle(pinned_claim(SETTLING))
 
 
-def seen(switches: Switches) -> Topology:
-    """The topology that a hypervisor reports while some CPUs are off."""
-    off = frozenset(range(8)) - switches.on
-    cells = [
-        replace(
-            cell,
-            cpus=cell.cpus - off,
-            offline=cell.cpus & off,
-            siblings=tuple(core - off for core in cell.siblings if core - off),
-        )
-        for cell in TOPOLOGY.cells
-    ]
-    return replace(TOPOLOGY, cells=tuple(cells), cpus=TOPOLOGY.cpus - off)
-
-
-def test_topology_is_complete_however_many_cpus_are_off(new_node):
-    new_node.remember(None)
-    node, inner = new_node, FakeHypervisor()
-    node.switches.on -= {2, 3}  # by an earlier process
-    hypervisor = powered(node, inner)
-    inner.between = lambda step: setattr(inner, "topology", seen(node.switches))
-
-    assert hypervisor.observe().topology == TOPOLOGY
-    node.world.bus.publish(Granting())
-    node.power.turn()
-    assert node.down == MANAGED
-    assert hypervisor.observe().topology == TOPOLOGY
-
-
-def test_unmanaged_cpu_that_another_program_switched_off_is_offline(new_node):
-    new_node.remember(None)
-    node, inner = new_node, FakeHypervisor()
-    hypervisor = powered(node, inner)
-    inner.topology = TOPOLOGY
-    hypervisor.observe()
-    node.switches.on -= {7}
-    inner.topology = seen(node.switches)
-    assert hypervisor.observe().topology.cells[1].offline == {7}
-
-
 def without(*cpus: int) -> Topology:
     """The topology that a hypervisor reports that was started while these CPUs were off."""
     gone = frozenset(cpus)
@@ -275,9 +224,43 @@ def without(*cpus: int) -> Topology:
     return replace(TOPOLOGY, cells=tuple(cells))
 
 
+def seen(switches: Switches) -> Topology:
+    """The topology that a hypervisor reports while some CPUs are off."""
+    off = TOPOLOGY.cpus - switches.on
+    left = without(*off)
+    pairs = zip(left.cells, TOPOLOGY.cells, strict=True)
+    cells = tuple(replace(cell, offline=whole.cpus & off) for cell, whole in pairs)
+    return replace(left, cells=cells, cpus=left.cpus - off)
+
+
+def test_topology_is_complete_however_many_cpus_are_off(new_node):
+    new_node.remember(None)
+    node, inner = new_node, FakeHypervisor()
+    node.switches.on -= {2, 3}  # by an earlier process
+    hypervisor = node.power.observed(inner)
+    inner.between = lambda step: setattr(inner, "topology", seen(node.switches))
+
+    assert hypervisor.observe().topology == TOPOLOGY
+    node.world.bus.publish(Granting())
+    node.power.turn()
+    assert node.down == MANAGED
+    assert hypervisor.observe().topology == TOPOLOGY
+
+
+def test_unmanaged_cpu_that_another_program_switched_off_is_offline(new_node):
+    new_node.remember(None)
+    node, inner = new_node, FakeHypervisor()
+    hypervisor = node.power.observed(inner)
+    inner.topology = TOPOLOGY
+    hypervisor.observe()
+    node.switches.on -= {7}
+    inner.topology = seen(node.switches)
+    assert hypervisor.observe().topology.cells[1].offline == {7}
+
+
 def test_cells_that_the_hypervisor_does_not_know_are_taken_from_the_record(new_node):
     new_node.remember(TOPOLOGY)
-    hypervisor = powered(new_node, FakeHypervisor(without(2, 3, 5)))
+    hypervisor = new_node.power.observed(FakeHypervisor(without(2, 3, 5)))
     assert hypervisor.observe().topology == TOPOLOGY
 
 
@@ -285,7 +268,7 @@ def test_cells_that_the_hypervisor_does_not_know_are_taken_from_the_record(new_n
 def test_host_is_unavailable_while_the_cells_of_cpus_are_unknown(new_node, last):
     new_node.remember(last)
     inner = FakeHypervisor(without(2, 3, 5))
-    hypervisor = powered(new_node, inner)
+    hypervisor = new_node.power.observed(inner)
     with pytest.raises(HypervisorUnavailable, match=r"CPUs 2-3,5.*restart"):
         hypervisor.observe()
 
@@ -295,7 +278,7 @@ def test_host_is_unavailable_while_the_cells_of_cpus_are_unknown(new_node, last)
 
 def test_hypervisor_that_restarts_while_cpus_are_off_changes_nothing(node):
     inner = FakeHypervisor(TOPOLOGY)
-    hypervisor = powered(node, inner)
+    hypervisor = node.power.observed(inner)
     hypervisor.observe()
     node.power.turn()
     inner.topology = without(2, 3)
@@ -306,4 +289,4 @@ def test_topology_that_cannot_be_read_is_unknown(new_node):
     new_node.remember(None)
     inner = FakeHypervisor()
     inner.topology = None
-    assert powered(new_node, inner).observe().topology is None
+    assert new_node.power.observed(inner).observe().topology is None

@@ -119,16 +119,15 @@ def test_thread_rests_until_something_happens(world, recovery):
     assert recovery.turn().at_most > 1
 
 
-def test_stale_tracker_wakes_the_thread(world, recovery):
-    wakeups = woken(world)
-    go_down(world)
-    assert wakeups
-
-
-def test_newer_writer_wakes_the_thread(world, recovery):
-    wakeups = woken(world)
+def be_fenced(world) -> None:
     world.open()
     world.tracker.check_position()
+
+
+@pytest.mark.parametrize("happens", [go_down, be_fenced])
+def test_stale_tracker_and_newer_writer_wake_the_thread(world, recovery, happens):
+    wakeups = woken(world)
+    happens(world)
     assert wakeups
 
 

@@ -74,11 +74,6 @@ def probe(world, server, duplicates, health):
     return RpcProbe(server, world.settings, duplicates, health)
 
 
-def test_answered_call_is_a_pass(world, server, probe):
-    assert probe.turn() == every(10.0)
-    assert world.notes.parts["rpc"] == "pass"
-
-
 def test_unanswered_call_is_a_failure_until_one_is_answered(world, server, probe):
     server.works = False
     assert probe.turn() == every(10.0)
@@ -121,7 +116,9 @@ def test_an_answer_of_another_agent_is_a_failure_until_it_is_gone(
     assert world.admission.why_closed is None
 
 
-def test_an_agent_with_the_host_lock_makes_one_call_in_three_turns(server, health, probe):
+def test_with_the_host_lock_a_call_is_made_in_three_turns_and_else_two_in_each(
+    server, health, probe
+):
     health.locked = True
     calls = []
     for _ in range(7):
@@ -129,15 +126,10 @@ def test_an_agent_with_the_host_lock_makes_one_call_in_three_turns(server, healt
         calls.append(server.calls)
     assert calls == [1, 1, 1, 2, 2, 2, 3]
 
-
-def test_without_the_host_lock_each_turn_makes_two_calls(server, health, probe):
-    health.locked = True
-    probe.turn()
     health.locked = False
-    probe.turn()
-    assert server.calls == 3
-    probe.turn()
-    assert server.calls == 5
+    for count in (5, 7):
+        probe.turn()
+        assert server.calls == count
 
 
 def test_calls_that_were_not_answered_are_repeated_in_the_next_turn(world, server, health, probe):
@@ -151,9 +143,6 @@ def test_calls_that_were_not_answered_are_repeated_in_the_next_turn(world, serve
     assert (server.calls, world.notes.parts["rpc"]) == (3, "pass")
 
 
-ME, OTHER = (
-    AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=node) for node in ("this", "other")
-)
 #: A call for a claim that is not here.
 UNKNOWN = ClaimChange(operation_id=uid(), claim_uuid=uid())
 HELD = LockOutcome(attempt=Attempt.HELD)
