@@ -23,7 +23,9 @@ from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.ports import NullReporter
-from rtagent.rpc.casts import scheduler_casts
+from rtagent.rpc import roles
+from rtagent.rpc.casts import BoundedCasts
+from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
@@ -66,7 +68,7 @@ class Reporting:
             self.node,
             admission,
             Heartbeat(context, registry, tracker),
-            scheduler_casts(get_transport(conf, url)).send,
+            BoundedCasts(get_transport(conf, url), SCHEDULER, roles.AGENT).send,
             tuple,
             loop.wake,
         )

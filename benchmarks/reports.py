@@ -14,7 +14,9 @@ from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Call
 from rtagent.ports import NullReporter
-from rtagent.rpc.casts import scheduler_casts
+from rtagent.rpc import roles
+from rtagent.rpc.casts import BoundedCasts
+from rtagent.rpc.topics import SCHEDULER
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
@@ -63,7 +65,7 @@ def _reports(bench: Bench, node: EmbeddedNode, settings: SettingsHolder) -> Loop
     admission = Admission(node.tracker)
     admission.open()
     heartbeat = Heartbeat(context, MemoryServiceRegistry(), node.tracker)
-    send: Callable[..., None] = scheduler_casts(bench.transport).send
+    send: Callable[..., None] = BoundedCasts(bench.transport, SCHEDULER, roles.AGENT).send
     loop = Loop("host-reports", None, clock, reporter)
     reports = HostReports(context, node, admission, heartbeat, send, tuple, loop.wake)
     loop.add("host-reports", reports.turn)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import psutil
 from oslo_config import cfg
@@ -28,7 +28,8 @@ from rtagent.model.host_report import HostReport
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, ServerOperation
 from rtagent.ports import NullReporter
-from rtagent.rpc.casts import Numbered, host_state, scheduler_casts, whole_list
+from rtagent.rpc import roles
+from rtagent.rpc.casts import BoundedCasts, Numbered, host_state, whole_list
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
@@ -37,6 +38,8 @@ from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.trust.access import Access
+from rtagent.scheduler.host_manager import HostManager
+from rtagent.scheduler.select import Scheduler
 from tests.servers import Placement
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.scheduler_rpc import MemoryAggregates, MemoryServices, Selecting
@@ -59,7 +62,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
     each, after requests."""
     config = {"DEFAULT": {"service_down_time": 3600}}
     made = server(bench, config)
-    casts, fleet = scheduler_casts(bench.transport), Fleet(HOSTS)
+    casts, fleet = BoundedCasts(bench.transport, SCHEDULER, roles.AGENT), Fleet(HOSTS)
     api = SchedulerAPI(bench.transport, timeout=60, attempts=1)
     for name in fleet.names:
         report, instances = fleet.report(name), fleet.instances(name)
@@ -80,10 +83,10 @@ def view_lag(bench: Bench) -> Iterator[Figure]:
     seen = _Seen()
     selecting = Selecting()
     served = ServedScheduler(
-        scheduler=selecting,
+        scheduler=cast(Scheduler, selecting),
         count_room=selecting.count_room,
         spec_of=selecting.spec_of,
-        hosts=seen,
+        hosts=cast(HostManager, seen),
         aggregates=MemoryAggregates(),
         services=MemoryServices(),
         pong=_no_pong,
