@@ -243,8 +243,9 @@ def _close_aside(session: Session, workers: CallWorkers) -> threading.Thread:
     """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
     event thread.
 
-    Calls that hang return first: libvirt's library (9.0.0) ends the process with a memory fault if
-    a second call waits on a connection while the first one returns late.
+    Calls that are under way return first: libvirt's library (9.0.0) ends the process with a memory
+    fault if its connection is closed below one, or if a second call waits on a connection while the
+    first one returns late.
     """
 
     def close() -> None:
@@ -272,6 +273,8 @@ def caused(call: Callable[[], T]) -> T:
 
 def broken(session: Session, error: libvirt.libvirtError) -> bool:
     """Return whether the error concerns the connection and not the requested item."""
+    if session.lost:  # and closed, maybe during the call: then libvirt cannot even say so
+        return True
     return error.get_error_domain() in _TRANSPORT or not session.virt.isAlive()
 
 

@@ -32,24 +32,25 @@ class CallWorkers:
     def __init__(self, timeout: float, limit: int = 8) -> None:
         self.timeout, self._limit = timeout, limit
         self._lock = threading.Lock()
-        self._left: list[_Run[Any, Any]] = []
+        self._runs: list[_Run[Any, Any]] = []
 
     @property
     def stuck(self) -> int:
         """Number of threads that hang now."""
         with self._lock:
-            self._left = [run for run in self._left if not run.ended.is_set()]
-            return len(self._left)
+            self._runs = [run for run in self._runs if not (run.left and run.ended.is_set())]
+            return sum(run.left for run in self._runs)
 
     def settle(self, timeout: float) -> bool:
-        """Wait until the calls that hang now have returned. Return whether they have in time.
+        """Wait until the calls that are under way have returned, also those that hang. Return
+        whether they have in time.
 
         :param timeout: seconds.
         """
         deadline = time.monotonic() + timeout
         with self._lock:
-            hanging = list(self._left)
-        return all(run.ended.wait(max(0.0, deadline - time.monotonic())) for run in hanging)
+            runs = list(self._runs)
+        return all(run.ended.wait(max(0.0, deadline - time.monotonic())) for run in runs)
 
     def call(self, function: Callable[[], T]) -> T:
         """Return the result of one call, or raise its error.
@@ -75,12 +76,13 @@ class CallWorkers:
         while len(results) < len(items):
             run = self._start(function, items[len(results) :])
             left = run.watch(self.timeout)
+            if not left:  # its items may keep a connection open
+                with self._lock:
+                    self._runs.remove(run)
             results += run.results
             if run.error is not None:
                 raise run.error
             if left:
-                with self._lock:
-                    self._left.append(run)
                 results.append(hung(items[len(results)]))
         return results
 
@@ -89,18 +91,23 @@ class CallWorkers:
         if stuck >= self._limit:
             raise TimeoutError(f"{stuck} earlier calls have not returned yet")
         run = _Run(function, items)
-        threading.Thread(target=run.work, name="bounded-call", daemon=True).start()
+        with self._lock:  # so that `settle` knows of the call before it begins
+            threading.Thread(target=run.work, name="bounded-call", daemon=True).start()
+            self._runs.append(run)
         return run
 
 
 class _Run(Generic[K, T]):
-    """One thread that processes a batch, supervised by its caller."""
+    """One thread that processes a batch, supervised by its caller.
+
+    :ivar left: the caller has abandoned it.
+    """
 
     def __init__(self, function: Callable[[K], T], items: Sequence[K]) -> None:
         self._function, self._items = function, items
         self._lock = threading.Lock()
         self._began = time.monotonic()
-        self._left = False
+        self.left = False
         self.results: list[T] = []
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -125,16 +132,16 @@ class _Run(Generic[K, T]):
 
     def _keep(self, result: T) -> bool:
         with self._lock:
-            if not self._left:
+            if not self.left:
                 self.results.append(result)
                 self._began = time.monotonic()
-            return not self._left
+            return not self.left
 
     def _leave(self, timeout: float) -> bool:
         with self._lock:
             overdue = time.monotonic() - self._began >= timeout
-            self._left = overdue and len(self.results) < len(self._items)
-            return self._left
+            self.left = overdue and len(self.results) < len(self._items)
+            return self.left
 
 
 class LateCall(Generic[T]):

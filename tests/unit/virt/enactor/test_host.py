@@ -1,13 +1,16 @@
 """Hosts behind libvirt, which is a double here."""
 
+import threading
+import time
 from typing import Any
 
 import libvirt
 import pytest
 from msgspec.structs import replace
 
+from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.enactor.host import LibvirtHost, lookup
-from rtagent.virt.enactor.hosts import OrderRefused, unchecked
+from rtagent.virt.enactor.hosts import HostConnection, OrderRefused, unchecked
 from rtagent.virt.enactor.migration import LiveMigration
 from rtagent.virt.libvirt.document import parse
 from tests.support.guests import VGPU, guest_domain
@@ -30,6 +33,33 @@ class Forgetful:
 
 def test_an_error_that_has_lost_its_cause_is_asked_for_again():
     assert lookup(Forgetful(libvirt.open("test:///default")), uid()) is None
+
+
+def test_a_connection_is_closed_after_the_calls_that_are_under_way():
+    connection = HostConnection("test:///default", 5.0)
+
+    def ask(virt):
+        connection.close()  # as when libvirt reports the loss
+        time.sleep(0.3)
+        return virt.getInfo()
+
+    assert connection.run(ask)
+
+
+def test_a_connection_that_is_closed_between_two_calls_is_no_refusal():
+    connection = HostConnection("test:///default", 5.0)
+
+    def ask(virt):
+        connection.close()
+        for thread in threading.enumerate():
+            if thread.name == "libvirt-close":
+                thread.join(30)
+        return virt.getInfo()
+
+    with pytest.raises(HypervisorUnavailable, match="invalid connection"):
+        connection.run_long(ask)
+    assert connection.run(lambda virt: virt.isAlive())
+    connection.close()
 
 
 def refusal(code=libvirt.VIR_ERR_OPERATION_FAILED):
