@@ -76,19 +76,26 @@ class HostConnection:
         :raises HypervisorUnavailable: the host does not answer, or has no time now.
         :raises libvirt.libvirtError: the host refused.
         """
-        session = self._connection.session()
-        try:
-            return self._workers.call(lambda: self._attempt(session, call))
-        except TimeoutError as error:
-            raise self._unavailable(error) from error
+        return self._made(call, self._workers.call)
 
     def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
         """Do the same without a time limit."""
-        return self._attempt(self._connection.session(), call)
+        return self._made(call, self._workers.long)
 
     def close(self) -> None:
         """Close the connection, if it is open."""
         self._connection.close(0.0)
+
+    def _made(
+        self,
+        call: Callable[[libvirt.virConnect], T],
+        work: Callable[[Callable[[], T]], T],
+    ) -> T:
+        session = self._connection.session()
+        try:
+            return work(lambda: self._attempt(session, call))
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
 
     def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
         try:

@@ -63,6 +63,19 @@ class CallWorkers:
 
         return self.each(lambda _: function(), [None], hung)[0]
 
+    def long(self, function: Callable[[], T]) -> T:
+        """Return the result of one call that may take any time, or raise its error.
+
+        :raises TimeoutError: too many calls hang already.
+        """
+        run = self._start(lambda _: function(), [None])
+        run.ended.wait()
+        with self._lock:
+            self._runs.remove(run)
+        if run.error is not None:
+            raise run.error
+        return run.results[0]
+
     def each(
         self, function: Callable[[K], T], items: Sequence[K], hung: Callable[[K], T]
     ) -> list[T]:

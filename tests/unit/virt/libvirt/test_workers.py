@@ -22,6 +22,27 @@ def test_settled_once_no_call_hangs(release):
     assert workers.settle(LONG)
 
 
+def test_settled_once_a_call_without_a_limit_has_returned(release):
+    workers, begun, results = CallWorkers(SOON), threading.Event(), []
+
+    def last() -> str:
+        begun.set()
+        release.wait()
+        return "done"
+
+    caller = threading.Thread(target=lambda: results.append(workers.long(last)))
+    caller.start()
+    begun.wait(LONG)
+    assert not workers.settle(2 * SOON)
+    assert workers.stuck == 0
+    release.set()
+    assert workers.settle(LONG)
+    caller.join(LONG)
+    assert results == ["done"]
+    with pytest.raises(ZeroDivisionError):
+        workers.long(lambda: 1 // 0)
+
+
 def test_no_call_is_made_beyond_the_limit(release):
     workers = CallWorkers(SOON, limit=1)
     with pytest.raises(TimeoutError):
