@@ -159,14 +159,7 @@ class AllocationAudits:
         self._report = report
 
     def _report_health(self, report: AuditReport) -> None:
-        unknown, ended, different = (
-            report.settled_count(each)
-            for each in (
-                AllocationVerdict.UNKNOWN,
-                AllocationVerdict.ENDED,
-                AllocationVerdict.DIFFERENT,
-            )
-        )
+        unknown, ended, different = map(report.settled_count, GAUGES.values())
         parts = []
         if unknown or ended:
             count = f"consumers with allocations on this node and no claim: {unknown + ended}"

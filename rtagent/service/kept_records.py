@@ -71,10 +71,6 @@ class KeptRecords(Generic[T]):
             self._show(records)
         return records
 
-    def reread(self) -> None:
-        """Read the records soon."""
-        self._wake()
-
     def after_change(self) -> None:
         """React to a change that is in the database: it is announced, and shown if it can be read.
 
@@ -111,7 +107,7 @@ class KeptAggregates:
         :param wake: see `KeptRecords`.
         :raises StoreUnavailable:
         """
-        self._store, self._view, self._clock = store, view, clock
+        self._store, self._view, self._clock, self._wake = store, view, clock, wake
         self.known: tuple[Aggregate, ...] = ()
         reporter = reporter.named(__name__)
         self.records = KeptRecords(AGGREGATES, store.list, self._show, changed, wake, reporter)
@@ -135,7 +131,7 @@ class KeptAggregates:
         return self._after(self._store.delete(aggregate, self._clock.now()))
 
     def reread(self) -> None:
-        self.records.reread()
+        self._wake()
 
     def _after(self, result: Aggregate) -> Aggregate:
         self.records.after_change()
@@ -241,11 +237,9 @@ class MirroredAggregates:
             self._reporter.health(PART, "warn", error.message)
             return every(self._backoff.pause())
         self._backoff.reset()
-        if failed:
-            first = "; ".join(list(failed.values())[:NAMED])
-            self._reporter.health(PART, "warn", f"{len(failed)} providers are not written: {first}")
-        else:
-            self._reporter.health(PART, "pass")
+        first = "; ".join(list(failed.values())[:NAMED])
+        why = f"{len(failed)} providers are not written: {first}" if failed else ""
+        self._reporter.health(PART, "warn" if failed else "pass", why)
         return every(COMPARED_EVERY)
 
     def _sync(self) -> dict[str, str]:

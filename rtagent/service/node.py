@@ -252,7 +252,7 @@ class NodeAgent:
         casts, turns = self._loops[CASTS], self._loops[TURNS]
         casts.add("host-reports", self._host_reports.turn)
         casts.add("notifications", self._notifications.turn)
-        turns.add("log", self._write_log)
+        turns.add("log", self.write_log)
         turns.add("events", self._events.turn)
         turns.add("power", self._power.turn)
         turns.add("housekeeping", Housekeeping(context, store, tracker).turn)
@@ -378,11 +378,8 @@ class NodeAgent:
         """Report to the schedulers that this agent grants no more claims."""
         self._host_reports.leave(REPORT_PATIENCE)
 
-    def write_log(self) -> None:
+    def write_log(self) -> Rest:
         """Log every step of a claim's life that is not logged yet."""
-        self._claim_log.write()
-
-    def _write_log(self) -> Rest:
         self._claim_log.write()
         return Rest(at_least=GATHER)
 

@@ -138,18 +138,14 @@ class DrainWatch:
 
     def measure(self, metrics: Metrics) -> None:
         """Register the gauges."""
-        metrics.gauge("draining", "1 if the node is being drained", lambda: self._drain is not None)
+        what = "1 if the node is being drained"
+        metrics.gauge("draining", what, lambda: self._snapshot().drain is not None)
         metrics.gauge(
             "drain_overdue_seconds",
             "Seconds since the deadline of the drain; 0: there is none, or it is not over",
-            lambda: self._overdue,
+            self._overdue,
         )
 
-    @property
-    def _drain(self) -> object:
-        return self._snapshot().drain
-
-    @property
     def _overdue(self) -> float:
         drain = self._snapshot().drain
         if drain is None or drain.deadline is None:

@@ -32,24 +32,19 @@ def test_provider_file_that_changes_during_a_reload_is_not_applied(configuration
         configuration.candidate()
 
 
-def test_invalid_option_of_the_log_is_a_mistake_that_names_the_file(configuration, tmp_path):
+@pytest.mark.parametrize(
+    ("line", "mistakes"),
+    [
+        ("use_syslog = x", ["argument --use_syslog: Invalid Boolean value: x", "rtagent.conf"]),
+        ("take_over = true", ["take_over = True: may be given on the command line only"]),
+    ],
+)
+def test_invalid_option_is_a_mistake(configuration, tmp_path, line, mistakes):
     file = tmp_path / "rtagent.conf"
-    file.write_text(f"{file.read_text()}[DEFAULT]\nuse_syslog = x\n")
+    file.write_text(f"{file.read_text()}[DEFAULT]\n{line}\n")
 
     with pytest.raises(ExceptionGroup) as refused:
         configuration.read()
 
     [error] = refused.value.exceptions
-    assert "argument --use_syslog: Invalid Boolean value: x" in str(error)
-    assert str(file) in str(error)
-
-
-def test_taking_a_node_over_is_allowed_on_the_command_line_only(configuration, tmp_path):
-    file = tmp_path / "rtagent.conf"
-    file.write_text(f"{file.read_text()}[DEFAULT]\ntake_over = true\n")
-
-    with pytest.raises(ExceptionGroup) as refused:
-        configuration.read()
-
-    [error] = refused.value.exceptions
-    assert "take_over = True: may be given on the command line only" in str(error)
+    assert all(mistake in str(error) for mistake in mistakes)

@@ -29,6 +29,10 @@ class Host:
         self.auditor = self
         self.errors, self.parts = world.events.errors, world.notes.parts
         self.checks = HostChecks(world.context, self)
+        self.file_checks, self.offers = ProviderFileChecks(world.context, self), Offers()
+
+    def offers_from(self, settings) -> Offers:
+        return self.offers
 
 
 # -- CPU sets --------------------------------------------------------------------------------------
@@ -240,18 +244,6 @@ def test_configuration_of_a_reload_is_checked_against_the_host(world, part, good
         ours.checks.check(bad)
 
 
-class FileHost:
-    """What the files add at the moment, the checks, and what they report."""
-
-    def __init__(self, world) -> None:
-        self.offers = Offers()
-        self.errors, self.parts = world.events.errors, world.notes.parts
-        self.checks = ProviderFileChecks(world.context, self)
-
-    def offers_from(self, settings) -> Offers:
-        return self.offers
-
-
 @pytest.fixture
 def resolved(tmp_path):
     """A function that resolves provider entries on a host."""
@@ -268,36 +260,36 @@ TWICE = ({"uuid": NODE.uuid}, {"name": NODE.hypervisor_hostname})
 
 
 def test_provider_files_that_contradict_this_host_are_refused_at_start_and_reload(world, resolved):
-    ours = FileHost(world)
+    ours = Host(world, host())
     ours.offers = resolved(*TWICE)
 
-    assert not ours.checks.accept()
+    assert not ours.file_checks.accept()
 
     (error,) = ours.errors
     assert "described a second time" in str(error)
     with pytest.raises(ExceptionGroup) as caught:
-        ours.checks.check(world.settings.current)
+        ours.file_checks.check(world.settings.current)
     assert [type(error) for error in caught.value.exceptions] == [ProviderFileError]
 
 
 def test_contradiction_that_appears_later_is_a_warning(world, resolved):
-    ours = FileHost(world)
-    assert ours.checks.accept()
+    ours = Host(world, host())
+    assert ours.file_checks.accept()
     assert ours.parts["provider_files"] == "pass"
 
     ours.offers = resolved(*TWICE)
-    assert ours.checks.accept()
+    assert ours.file_checks.accept()
 
     assert ours.errors == []
     assert ours.parts["provider_files"].startswith("warn: ")
 
 
 def test_entry_without_a_provider_is_logged_once_until_the_provider_is_there(world, resolved):
-    ours = FileHost(world)
+    ours = Host(world, host())
     lines = []
     for identification in ({"name": "no\nhost"}, {"name": "no\nhost"}, TWICE[0], {"name": "other"}):
         ours.offers = resolved(identification)
-        assert ours.checks.accept()
+        assert ours.file_checks.accept()
         lines.append(len([text for _, text in world.notes.sentences if "has no provider" in text]))
 
     assert lines == [1, 1, 1, 2]

@@ -10,17 +10,11 @@ from rtagent.db.host_records import HostRecord
 from rtagent.errors import StoreUnavailable
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
-from rtagent.scheduler.report import (
-    description_of,
-    digest_of,
-    instances_digest,
-    instances_of,
-    report_of,
-)
+from rtagent.scheduler.report import instances_of
 from rtagent.scheduler.tracked_host import INSTANCES, STATE, Wanted
 from rtagent.service.host_view import PART, REMOVED_INTERVAL, SETTLE, HostTurns, RecordedHosts
 from tests.support.host_states import node_named
-from tests.support.hosts import ManualClock, host, request, uid
+from tests.support.hosts import ManualClock, request, uid
 from tests.support.reporting_agents import ReportingAgent
 from tests.support.trackers import Reports
 from tests.unit.service.conftest import make_settings
@@ -49,10 +43,7 @@ class World:
 
     def report(self, *names):
         for name in names:
-            state = replace(host(), node=node_named(name), epoch=1, revision=1)
-            description = description_of(state)
-            report = report_of(state, digest_of(description), instances_digest=instances_digest(()))
-            self.manager.update_host_state(replace(report, description=description))
+            self.manager.update_host_state(ReportingAgent(name).host_report())
 
 
 @pytest.fixture

@@ -17,14 +17,6 @@ from tests.support.hosts import ManualClock, uid
 from tests.unit.service.conftest import Notes, assert_pauses
 
 
-class HastyClock(ManualClock):
-    """A clock that advances an hour at each reading, so that no wait takes real time."""
-
-    def monotonic(self):
-        self.advance(3600)
-        return super().monotonic()
-
-
 class PassingEvents(EventQueue):
     """A queue whose waits pass on a clock, and take no real time. :ivar waits: in seconds."""
 
@@ -51,46 +43,31 @@ def notes():
 
 @pytest.fixture
 def startup(events, notes):
-    """Makes a `Startup` on a clock."""
-    return lambda clock=None: Startup(events, Notifier(), clock or ManualClock(), notes)
+    return Startup(events, Notifier(), ManualClock(), notes)
 
 
-def test_attempt_is_repeated_until_it_succeeds(startup, notes):
-    answers = iter([HypervisorUnavailable("no"), HypervisorUnavailable("not yet"), "here"])
-
-    def attempt():
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert startup(HastyClock()).wait_for("the hypervisor", attempt) == "here"
-    assert [level for level, _ in notes.sentences] == ["warning"] * 2
-    assert notes.sentences[0][1].startswith("waiting for the hypervisor: ")
-
-
-def pauses_after(error, notes):
-    """The pauses between six attempts of three seconds, all but the last of which fail."""
+@pytest.mark.parametrize(
+    ("error", "longest"),
+    [
+        # If all agents start at the same moment, most attempts could be in vain.
+        (StoreUnavailable, [12.0, 24.0, 48.0, 96.0, 96.0]),
+        (HypervisorUnavailable, [0.25, 0.5, 1.0, 2.0, 4.0]),  # of this host alone
+    ],
+)
+def test_attempt_is_repeated_and_does_not_keep_a_slow_database_busy(notes, error, longest):
     clock = ManualClock()
-    events, attempts = PassingEvents(clock), []
+    events, failures = PassingEvents(clock), [error()] * 5
 
     def attempt():
         clock.advance(3.0)
-        attempts.append("")
-        if len(attempts) < 6:
-            raise error()
+        if failures:
+            raise failures.pop()
+        return "here"
 
-    Startup(events, Notifier(), clock, notes).wait_for("it", attempt)
-    return events.waits
-
-
-def test_agents_do_not_keep_a_slow_database_busy(notes):
-    """If all of them start at the same moment, most attempts could be in vain."""
-    assert_pauses(pauses_after(StoreUnavailable, notes), 12.0, 24.0, 48.0, 96.0, 96.0)
-
-
-def test_hypervisor_of_one_host_is_not_given_more_time_if_it_is_slow(notes):
-    assert_pauses(pauses_after(HypervisorUnavailable, notes), 0.25, 0.5, 1.0, 2.0, 4.0)
+    assert Startup(events, Notifier(), clock, notes).wait_for("it", attempt) == "here"
+    assert_pauses(events.waits, *longest)
+    assert [level for level, _ in notes.sentences] == ["warning"] * 5
+    assert notes.sentences[0][1].startswith("waiting for it: ")
 
 
 FENCED = WriterFenced(node_uuid=uid(), ours=1, theirs=2)
@@ -111,27 +88,27 @@ def test_a_stop_and_a_fatal_error_end_the_wait(startup, events, event, error, ra
         raise error
 
     with pytest.raises(raised):
-        startup().wait_for("the hypervisor", attempt)
+        startup.wait_for("the hypervisor", attempt)
 
 
 def test_stop_comes_before_the_next_step_of_a_start(startup, events):
     events.put(STOP)
 
     with pytest.raises(Stopped):
-        startup().wait_for("the hypervisor", lambda: pytest.fail("it was attempted"))
+        startup.wait_for("the hypervisor", lambda: pytest.fail("it was attempted"))
 
 
 def test_reload_during_a_start_comes_after_it(startup, events):
     events.put(RELOAD)
 
-    assert startup().wait_for("the hypervisor", lambda: "here") == "here"
+    assert startup.wait_for("the hypervisor", lambda: "here") == "here"
     assert events.get(0) == RELOAD
 
 
 def test_state_is_logged_while_a_start_waits(startup, events, notes):
     events.put(DESCRIBE)
 
-    startup().wait_for("the hypervisor", lambda: "here")
+    startup.wait_for("the hypervisor", lambda: "here")
 
     assert ("info", "state: waiting for the hypervisor") in notes.sentences
     assert any("state: thread MainThread is in " in line for _, line in notes.sentences)

@@ -3,7 +3,6 @@
 import io
 import os
 import signal
-from contextlib import contextmanager
 
 import pytest
 from oslo_config import cfg
@@ -89,20 +88,12 @@ def test_directory_that_is_gone_is_logged(make, tmp_path, world, handler):
     assert "the state report cannot be written" in line
 
 
-@contextmanager
-def ignored(number):
-    before = signal.signal(number, signal.SIG_IGN)
-    yield
-    signal.signal(number, before)
-
-
-def test_file_that_changes_requests_a_report_instead_of_the_signal(make, tmp_path, world):
+def test_file_that_changes_requests_a_report_instead_of_the_signal(make, tmp_path, world, handler):
     watched = tmp_path / "ask"
-    with ignored(signal.SIGUSR2):
-        report = make(log_dir=tmp_path, file_event_handler=watched, file_event_handler_interval=0)
-        report.start()
-        signal.raise_signal(signal.SIGUSR2)
-        watched.touch()  # it appears
-        wait_until(lambda: len(world.notes.sentences) == 1)
-        os.utime(watched, (1, 1))
-        wait_until(lambda: len(world.notes.sentences) == 2)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    make(log_dir=tmp_path, file_event_handler=watched, file_event_handler_interval=0).start()
+    signal.raise_signal(signal.SIGUSR2)
+    watched.touch()  # it appears
+    wait_until(lambda: len(world.notes.sentences) == 1)
+    os.utime(watched, (1, 1))
+    wait_until(lambda: len(world.notes.sentences) == 2)
