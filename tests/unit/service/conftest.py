@@ -49,14 +49,8 @@ def make_settings(directory: Path, **options: object) -> Settings:
     return load.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
 
 
-#: The events of a node, by the names that tests use.
-NAMES = {
-    Granting: "ready",
-    HypervisorLost: "lost",
-    StoreReturned: "returned",
-    PolicyChanged: "policy changed",
-    ServiceChanged: "service changed",
-}
+#: The events of a node that tests look at.
+NOTED = (Granting, HypervisorLost, StoreReturned, PolicyChanged, ServiceChanged)
 
 
 class Notes(NullReporter):
@@ -74,13 +68,13 @@ class Notes(NullReporter):
 
 
 class Events:
-    """What was published on a bus. :ivar seen: names. :ivar errors: the fatal ones."""
+    """What was published on a bus. :ivar seen: classes. :ivar errors: the fatal ones."""
 
     def __init__(self, bus: Bus) -> None:
         self.seen: list[str] = []
         self.errors: list[RtAgentError] = []
-        for event in NAMES:
-            bus.subscribe(event, lambda event: self.seen.append(NAMES[type(event)]))
+        for event in NOTED:
+            bus.subscribe(event, lambda event: self.seen.append(type(event).__name__))
         bus.subscribe(Fatal, lambda event: self.errors.append(event.error))
 
 
@@ -115,6 +109,11 @@ class World:
         return EmbeddedNode(
             stored, self.policy, self.hypervisor, self.store, self.clock, self.notes, bus=self.bus
         )
+
+    def serve(self) -> None:
+        """Audit the host, and open the admission."""
+        self.auditor.run("start")
+        self.admission.open()
 
     def duplicated(self, error: DuplicateHost | None) -> None:
         """Publish that another agent has this host name, or has gone."""

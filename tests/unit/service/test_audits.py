@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from rtagent.claims import instance_claim
 from rtagent.errors import ConfigError, HypervisorUnavailable, NodeNotReady, StoreUnavailable
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions
 from rtagent.model.policy import NumaPolicy, Policy
@@ -13,7 +12,8 @@ from rtagent.service.context import HypervisorEvent, Reloaded, StoreReturned
 from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import LAST, Rest
 from rtagent.testing.hypervisor import TOPOLOGY
-from tests.support.hosts import call, request, uid
+from tests.support.hosts import uid
+from tests.support.trackers import claim
 from tests.unit.service.conftest import assert_pauses
 
 
@@ -44,12 +44,12 @@ def causes(world):
 
 def test_first_good_audit_opens_the_admission_once(world, audits):
     with pytest.raises(NodeNotReady):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
     rests = [audits.turn(), audits.turn()]
 
-    assert world.tracker.create(instance_claim, call(), request())
-    assert world.events.seen == ["ready"]
+    assert claim(world.tracker)
+    assert world.events.seen == ["Granting"]
     assert rests == [Rest(at_least=GAP, at_most=60.0)] * 2
     assert audits.age == 0.0
 
@@ -84,13 +84,13 @@ def test_no_claim_is_granted_while_the_topology_is_unknown(world, audits):
     world.hypervisor.topology = None
     audits.turn()
     with pytest.raises(NodeNotReady, match="the host's topology is not known yet"):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
     world.hypervisor.topology = TOPOLOGY
     audits.turn()
 
-    assert world.events.seen == ["ready"]
-    assert world.tracker.create(instance_claim, call(), request())
+    assert world.events.seen == ["Granting"]
+    assert claim(world.tracker)
 
 
 def test_incomplete_audit_closes_the_admission_and_is_repeated_with_back_off(world, audits):
@@ -107,7 +107,7 @@ def test_incomplete_audit_closes_the_admission_and_is_repeated_with_back_off(wor
 def test_audit_that_skips_a_domain_is_repeated_at_once(world, audits):
     def touch(step):
         if step == "finish":
-            world.tracker.create(instance_claim, call(), request(owner=uid(1)))
+            claim(world.tracker, owner=uid(1))
 
     audits.turn()
     world.hypervisor.start_domain(uid(1), 1, 64)
@@ -130,17 +130,17 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
     rests = [audits.turn() for _ in range(3)]
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
     assert world.notes.parts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
     assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
-    assert world.events.seen == ["lost"]
+    assert world.events.seen == ["HypervisorLost"]
 
     world.hypervisor.lost = False
     audits.turn()
 
-    assert world.events.seen == ["lost", "ready"]
+    assert world.events.seen == ["HypervisorLost", "Granting"]
     assert causes(world) == "return"
-    assert world.tracker.create(instance_claim, call(), request())
+    assert claim(world.tracker)
 
 
 def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, audits):
@@ -155,13 +155,13 @@ def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, aud
     assert isinstance(world.admission.why_closed, HypervisorUnavailable)
     assert world.admission.hypervisor_up is False
     assert world.notes.parts["hypervisor"].startswith("fail: the last audit failed: SystemError")
-    assert world.events.seen == ["ready", "lost"]
+    assert world.events.seen == ["Granting", "HypervisorLost"]
 
     world.hypervisor.between = lambda _: None
     audits.turn()
 
     assert world.admission.why_closed is None
-    assert world.events.seen == ["ready", "lost", "ready"]
+    assert world.events.seen == ["Granting", "HypervisorLost", "Granting"]
 
 
 def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
@@ -175,7 +175,7 @@ def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
     (error,) = world.events.errors
     assert "is another now: if that is intended, start again" in str(error)
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
 
 def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
@@ -184,8 +184,8 @@ def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
     world.bus.publish(HypervisorEvent(name="connection"))
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.create(instance_claim, call(), request())
-    assert world.events.seen == ["ready", "lost"]
+        claim(world.tracker)
+    assert world.events.seen == ["Granting", "HypervisorLost"]
 
 
 def test_audit_that_began_before_a_loss_does_not_open_the_admission(world, audits):
@@ -198,33 +198,33 @@ def test_audit_that_began_before_a_loss_does_not_open_the_admission(world, audit
     audits.turn()
 
     with pytest.raises(HypervisorUnavailable):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
     world.hypervisor.between = lambda _: None
     audits.turn()
 
-    assert world.events.seen == ["ready", "lost", "ready"]
+    assert world.events.seen == ["Granting", "HypervisorLost", "Granting"]
     assert causes(world) == "return"
 
 
 def test_leases_restart_when_the_hypervisor_is_back(world, audits):
     audits.turn()
-    claim = world.tracker.create(instance_claim, call(), request())
+    made = claim(world.tracker)
     world.hypervisor.lost = True
     audits.turn()
     world.clock.advance(world.tracker.snapshot().policy.claim_expiry_time + 1)
-    assert world.tracker.lapsed() == {claim.uuid}
+    assert world.tracker.lapsed() == {made.uuid}
     world.hypervisor.lost = False
 
     audits.turn()
 
     assert world.tracker.lapsed() == frozenset()
-    assert claim.uuid in world.tracker.snapshot().claims
+    assert made.uuid in world.tracker.snapshot().claims
 
 
 def test_leases_restart_and_the_host_is_audited_when_the_store_is_back(world, audits):
     audits.turn()
-    world.tracker.create(instance_claim, call(), request())
+    claim(world.tracker)
     world.clock.advance(world.tracker.snapshot().policy.claim_expiry_time + 1)
 
     world.bus.publish(StoreReturned())
@@ -252,8 +252,8 @@ def test_admission_stays_closed_while_the_policy_does_not_fit_the_host(world, au
     assert world.events.seen == []
     assert [type(error) for error in world.events.errors] == [ConfigError]
     with pytest.raises(NodeNotReady):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
     world.tracker.set_policy(Policy())
     audits.turn()
-    assert world.events.seen == ["ready"]
+    assert world.events.seen == ["Granting"]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rtagent.claims import instance_claim
 from rtagent.errors import NodeNotReady, StoreUnavailable, WriterFenced
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import every
-from tests.support.hosts import NOON, call, request
+from tests.support.hosts import NOON
+from tests.support.trackers import claim
 
 
 class BrokenRegistry:
@@ -55,14 +55,14 @@ def test_operator_disables_and_enables_the_service(world, heartbeat):
     heartbeat.turn()
 
     heartbeat.set_disabled("cn1", True, "maintenance")
-    assert (heartbeat.disabled, world.events.seen) == (True, ["service changed"])
+    assert (heartbeat.disabled, world.events.seen) == (True, ["ServiceChanged"])
 
     heartbeat.set_disabled("cn1", False, None)
-    assert (heartbeat.disabled, world.events.seen) == (False, ["service changed"] * 2)
+    assert (heartbeat.disabled, world.events.seen) == (False, ["ServiceChanged"] * 2)
 
     world.registry.set_disabled("cn1", True, "by another process")
     heartbeat.turn()
-    assert (heartbeat.disabled, world.events.seen) == (True, ["service changed"] * 3)
+    assert (heartbeat.disabled, world.events.seen) == (True, ["ServiceChanged"] * 3)
 
 
 def test_forced_down_host_has_a_reason_also_if_it_was_disabled(world, heartbeat):
@@ -75,17 +75,16 @@ def test_forced_down_host_has_a_reason_also_if_it_was_disabled(world, heartbeat)
 
     heartbeat.set_forced_down("cn1", False)
     assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
-    assert world.events.seen == ["service changed"] * 3
+    assert world.events.seen == ["ServiceChanged"] * 3
 
 
 def test_no_claim_is_granted_while_the_host_is_forced_down(world, heartbeat):
-    world.auditor.run("start")
-    world.admission.open()
+    world.serve()
     assert world.admission.why_closed is None
 
     heartbeat.set_forced_down("cn1", True)
     with pytest.raises(NodeNotReady, match="forced this host down"):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
     heartbeat.set_forced_down("cn1", False)
-    assert world.tracker.create(instance_claim, call(), request())
+    assert claim(world.tracker)

@@ -6,7 +6,6 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import CommitUnknown, InvalidRequest, StoreUnavailable
 from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
@@ -27,8 +26,9 @@ from rtagent.service.context import (
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import MAX_REMOVED, PART, RETRY_INTERVAL, STOPPING, HostReports
 from rtagent.service.loop import every
-from tests.support.hosts import NODE, NOON, call, request, uid
+from tests.support.hosts import NODE, NOON, uid
 from tests.support.pci_hosts import GPU_0, SPECS, gpu
+from tests.support.trackers import claim, release
 from tests.unit.service.conftest import World, make_settings
 
 INTERVAL, HEARTBEAT, SYNC, JITTER = 0.5, 10, 120, 5.0
@@ -84,13 +84,12 @@ class Reporting:
         return self.world.tracker.snapshot()
 
     def claim(self, owner=None, **arguments):
-        return self.world.tracker.create(instance_claim, call(), request(owner=owner, **arguments))
+        return claim(self.world.tracker, owner=owner, **arguments)
 
 
 @pytest.fixture
 def reporting(world):
-    world.auditor.run("start")
-    world.admission.open()
+    world.serve()
     started = Reporting(world)
     assert [method for method, _ in started.turn(0)] == ["sync_instance_info", "update_host_state"]
     started.woken = 0
@@ -107,8 +106,7 @@ def report_in(casts):
 def test_while_devices_cannot_be_listed_they_are_reported_as_unavailable(tmp_path):
     world = World(make_settings(tmp_path), Policy(pci=PciPolicy(specs=SPECS)))
     world.hypervisor.devices[GPU_0] = gpu()
-    world.auditor.run("start")
-    world.admission.open()
+    world.serve()
     reporting = Reporting(world)
 
     def reported():
@@ -167,7 +165,7 @@ def test_change_is_reported_with_its_instances(reporting):
 
 def test_changes_of_one_interval_are_one_report(reporting):
     claims = [reporting.claim() for _ in range(3)]
-    reporting.world.tracker.execute(release_claim, call("release_claim"), claims[0].uuid)
+    release(reporting.world.tracker, claims[0].uuid)
     assert reporting.woken == 1
     assert reporting.reports.turn().at_least == INTERVAL
     (update, arguments), last = reporting.schedulers.got()
@@ -182,13 +180,12 @@ def test_changes_of_one_interval_are_one_report(reporting):
 def test_instances_that_left_are_named_or_the_list_is_sent(reporting):
     claims = [reporting.claim() for _ in range(MAX_REMOVED + 2)]
     reporting.turn()
-    for claim in claims[:1]:
-        reporting.world.tracker.execute(release_claim, call("release_claim"), claim.uuid)
+    release(reporting.world.tracker, claims[0].uuid)
     (delete, arguments), last = reporting.turn()
     assert (delete, arguments["instance_uuid"]) == ("delete_instance_info", claims[0].owner_id)
     assert arguments["revision"] == report_in([last]).instances_revision == 3
-    for claim in claims[1:]:
-        reporting.world.tracker.execute(release_claim, call("release_claim"), claim.uuid)
+    for left in claims[1:]:
+        release(reporting.world.tracker, left.uuid)
     (sync, arguments), last = reporting.turn()
     assert instances_from(sync, arguments["instances"]) == ()
     assert arguments["revision"] == report_in([last]).instances_revision == 4
@@ -215,14 +212,18 @@ def test_digest_of_the_list_at_its_interval(reporting):
     assert arguments["revision"] == report_in([last]).instances_revision == 3
 
 
-@pytest.mark.parametrize("instances", [False, True])
-@pytest.mark.parametrize("description", [False, True])
-def test_answer_to_a_scheduler(reporting, description, instances):
+@pytest.mark.parametrize(
+    "questions",
+    [[(False, False)], [(True, False)], [(False, True)], [(True, False), (False, True)]],
+)
+def test_questions_of_schedulers_have_one_answer(reporting, questions):
+    description, instances = (any(wanted) for wanted in zip(*questions, strict=True))
     claim = reporting.claim()
     reporting.turn()
     reporting.woken = 0
-    reporting.reports.ask(description, instances)
-    assert reporting.woken == 1
+    for question in questions:
+        reporting.reports.ask(*question)
+    assert reporting.woken == len(questions)
     rest = reporting.reports.turn()
     assert rest.at_most <= max(JITTER, INTERVAL)
     casts = [*reporting.schedulers.got(), *reporting.turn(rest.at_most)]
@@ -245,19 +246,10 @@ def test_answers_are_spread_over_the_jitter(reporting):
     assert min(rests) < 2 * INTERVAL < 3.0 < max(rests)
 
 
-def test_several_questions_have_one_answer(reporting):
-    reporting.reports.ask(True, False)
-    reporting.reports.ask(False, True)
-    casts = reporting.turn(JITTER)
-    assert [method for method, _ in casts] == ["sync_instance_info", "update_host_state"]
-    assert report_in(casts).description is not None
-    assert reporting.turn(JITTER) == []
-
-
 def test_after_a_lost_message_the_next_are_complete(reporting):
     reporting.schedulers.error = CastFailed("no broker")
     claim, ended = reporting.claim(), reporting.claim()
-    reporting.world.tracker.execute(release_claim, call("release_claim"), ended.uuid)
+    release(reporting.world.tracker, ended.uuid)
     assert reporting.reports.turn() == every(RETRY_INTERVAL)
     reporting.schedulers.error = None
     (sync, arguments), last = reporting.turn(RETRY_INTERVAL)

@@ -15,15 +15,27 @@ from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.model.change import ANNOUNCEMENT
+from rtagent.model.event import AUDIT_END, CLAIM_REFUSE, SERVICE_UPDATE
+from rtagent.model.event_payloads import AuditPayload, RefusalPayload, ServicePayload
+from rtagent.ports import Service
 from rtagent.rpc.casts import CastFailed
 from rtagent.service.context import NodeContext
-from rtagent.service.events import EventTurns
+from rtagent.service.events import (
+    MAX_TEXT,
+    REASONS,
+    Announcer,
+    EventTurns,
+    of_audit,
+    of_refusal,
+    of_service,
+)
 from rtagent.service.notifications import ROWS, Notifications
 from rtagent.state.announcements import WAITING
 from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker
+from tests.support.agents import Agent
 from tests.support.event_consumer import ANNOUNCED
-from tests.support.hosts import NODE, ManualClock
+from tests.support.hosts import NODE, ManualClock, call
 from tests.support.trackers import Reports, claim, release, tracker_on
 
 FEW = 40
@@ -85,6 +97,11 @@ class Site:
         """Make two events each."""
         for _ in range(times):
             release(self.tracker, claim(self.tracker).uuid)
+
+    def sql(self, statement: str, *parameters: object) -> None:
+        """Change the database behind the agent's back."""
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql(statement, parameters)
 
     def publish(self, turns: int = 50) -> None:
         for _ in range(turns):
@@ -211,12 +228,10 @@ def test_announced_events_give_way_to_those_of_changes(new_site):
 
 def test_announced_events_wait_for_the_store(site):
     site.tracker.announcements.add(ANNOUNCED)
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE event_outbox RENAME TO away")
+    site.sql("ALTER TABLE event_outbox RENAME TO away")
     with pytest.raises(StoreUnavailable):
         site.tracker.announcements.write(10, site.log)
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE away RENAME TO event_outbox")
+    site.sql("ALTER TABLE away RENAME TO event_outbox")
     assert site.tracker.recover()
     assert site.tracker.announcements.write(10, site.log) == 1
 
@@ -254,16 +269,12 @@ def test_text_without_an_encoding_does_not_make_a_commit_fail(site):
 
 def test_damaged_rows_are_gaps_that_are_counted_once(site):
     site.change(2)
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql(
-            "UPDATE event_outbox SET document = '[]' WHERE sequence = ?", (site.last - 2,)
-        )
+    site.sql("UPDATE event_outbox SET document = '[]' WHERE sequence = ?", site.last - 2)
     site.publish()
     assert site.broker.got == [site.last - 3, site.last - 1, site.last]
 
     site.change(ROWS)
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE event_outbox SET document = '[]'")
+    site.sql("UPDATE event_outbox SET document = '[]'")
     damaged = site.notifications.unpublished
     site.publish()
     assert damaged == 2 * ROWS
@@ -281,10 +292,7 @@ def test_damaged_numbers_do_not_disturb_readers(site, number):
     site.publish()
     site.events.turn()
     last = site.last
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql(
-            f"UPDATE event_outbox SET sequence = {number} WHERE sequence = ?", (last,)
-        )
+    site.sql(f"UPDATE event_outbox SET sequence = {number} WHERE sequence = ?", last)
     site.change(1)
     for _ in range(5):
         site.clock.advance(2)
@@ -309,14 +317,12 @@ def test_a_restored_history_is_published_wholly_although_it_is_longer_by_now(sit
     site.publish()
     site.events.turn()
     kept = site.last - 4
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM event_outbox WHERE sequence > ?", (kept,))
-        connection.exec_driver_sql("UPDATE event_positions SET sequence = ?", (kept,))
-        connection.exec_driver_sql("ALTER TABLE event_outbox RENAME TO away")
+    site.sql("DELETE FROM event_outbox WHERE sequence > ?", kept)
+    site.sql("UPDATE event_positions SET sequence = ?", kept)
+    site.sql("ALTER TABLE event_outbox RENAME TO away")
     with pytest.raises(StoreUnavailable):
         site.change(1)
-    with site.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE away RENAME TO event_outbox")
+    site.sql("ALTER TABLE away RENAME TO event_outbox")
     assert site.tracker.recover()
     assert site.last == kept
     site.change(3)
@@ -329,3 +335,45 @@ def test_a_restored_history_is_published_wholly_although_it_is_longer_by_now(sit
     documents = [msgspec.json.decode(each) for each in page.documents]
     assert [each["sequence"] for each in documents] == new
     assert {each["epoch"] for each in documents} == {site.tracker.snapshot().epoch}
+
+
+# -- events without a change: their payloads, and the bounds of what outsiders put into them ------
+
+
+def test_an_audit_has_its_numbers_and_its_sentence():
+    summary = Agent().audit("request")
+    event = of_audit(summary)
+    assert event.type == AUDIT_END and isinstance(event.payload, AuditPayload)
+    assert (event.payload.audit_cause, event.payload.complete) == ("request", True)
+    assert event.payload.summary == str(summary)
+
+
+def test_a_refusal_has_a_bounded_number_of_reasons():
+    reasons = [{"code": "insufficient", "message": str(number)} for number in range(REASONS + 5)]
+    event = of_refusal(call(), reasons)
+    assert event.type == CLAIM_REFUSE and isinstance(event.payload, RefusalPayload)
+    assert event.payload.reasons == reasons[:REASONS]
+
+
+def test_the_reason_of_a_disabled_service_is_printable_and_bounded():
+    service = Service(
+        host="h", binary="rtagent", disabled=True, disabled_reason="\x1b[31m" + "x" * 100_000
+    )
+    event = of_service(service)
+    assert event.type == SERVICE_UPDATE and isinstance(event.payload, ServicePayload)
+    reason = event.payload.disabled_reason
+    assert event.payload.disabled and reason is not None and reason.isprintable()
+    assert len(reason) < MAX_TEXT + 100
+
+
+def test_a_periodic_audit_is_announced_only_if_it_says_something_new():
+    agent, announced = Agent(), []
+    Announcer(agent.tracker.bus, announced.append)
+    for cause in ("start", "periodic", "periodic", "request", "periodic"):
+        agent.audit(cause)
+    assert [event.payload.audit_cause for event in announced] == ["start", "request"]
+
+    agent.run()
+    for _ in range(3):
+        agent.audit("periodic")
+    assert [event.payload.audit_cause for event in announced[2:]] == ["periodic"]

@@ -75,10 +75,6 @@ class Node:
     def hold(self, *claims: object) -> None:
         self.state = with_claims(host(), claims)
 
-    def remember(self, topology: Topology | None) -> None:
-        """Record the topology that an earlier process has seen."""
-        self.state = host(topology)
-
     @property
     def down(self) -> set[int]:
         return set(range(8)) - self.switches.on
@@ -234,7 +230,7 @@ def seen(switches: Switches) -> Topology:
 
 
 def test_topology_is_complete_however_many_cpus_are_off(new_node):
-    new_node.remember(None)
+    new_node.state = host(None)
     node, inner = new_node, FakeHypervisor()
     node.switches.on -= {2, 3}  # by an earlier process
     hypervisor = node.power.observed(inner)
@@ -248,7 +244,7 @@ def test_topology_is_complete_however_many_cpus_are_off(new_node):
 
 
 def test_unmanaged_cpu_that_another_program_switched_off_is_offline(new_node):
-    new_node.remember(None)
+    new_node.state = host(None)
     node, inner = new_node, FakeHypervisor()
     hypervisor = node.power.observed(inner)
     inner.topology = TOPOLOGY
@@ -259,14 +255,14 @@ def test_unmanaged_cpu_that_another_program_switched_off_is_offline(new_node):
 
 
 def test_cells_that_the_hypervisor_does_not_know_are_taken_from_the_record(new_node):
-    new_node.remember(TOPOLOGY)
+    new_node.state = host(TOPOLOGY)  # of an earlier process
     hypervisor = new_node.power.observed(FakeHypervisor(without(2, 3, 5)))
     assert hypervisor.observe().topology == TOPOLOGY
 
 
 @pytest.mark.parametrize("last", [None, without(5)])
 def test_host_is_unavailable_while_the_cells_of_cpus_are_unknown(new_node, last):
-    new_node.remember(last)
+    new_node.state = host(last)
     inner = FakeHypervisor(without(2, 3, 5))
     hypervisor = new_node.power.observed(inner)
     with pytest.raises(HypervisorUnavailable, match=r"CPUs 2-3,5.*restart"):
@@ -286,7 +282,7 @@ def test_hypervisor_that_restarts_while_cpus_are_off_changes_nothing(node):
 
 
 def test_topology_that_cannot_be_read_is_unknown(new_node):
-    new_node.remember(None)
+    new_node.state = host(None)
     inner = FakeHypervisor()
     inner.topology = None
     assert new_node.power.observed(inner).observe().topology is None

@@ -1,21 +1,22 @@
-"""The tracker recovers with its store, and its policy is that of the settings."""
+"""The tracker recovers with its store, its policy is that of the settings, and old records go."""
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.claims import instance_claim
 from rtagent.errors import StoreUnavailable
 from rtagent.model.policy import Policy
+from rtagent.service import housekeeping
+from rtagent.service.loop import every
 from rtagent.service.recovery import Recovery
-from tests.support.hosts import NODE, call, request
+from tests.support.hosts import NODE, call
 from tests.support.provider_files import CLASS, entry, provider_files
+from tests.support.trackers import claim, release
 from tests.unit.service.conftest import assert_pauses
 
 
 @pytest.fixture
 def recovery(world):
-    world.auditor.run("start")
-    world.admission.open()
+    world.serve()
     return Recovery(world.context, world.node, lambda: None)
 
 
@@ -23,7 +24,7 @@ def go_down(world) -> None:
     """The store fails, and a call has noticed it."""
     world.store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
     with pytest.raises(StoreUnavailable):
-        world.tracker.create(instance_claim, call(), request())
+        claim(world.tracker)
 
 
 def test_tracker_is_recovered_with_back_off(world, recovery):
@@ -35,8 +36,8 @@ def test_tracker_is_recovered_with_back_off(world, recovery):
     world.store.heal()
     recovery.turn()
 
-    assert world.events.seen == ["returned"]
-    assert world.tracker.create(instance_claim, call(), request())
+    assert world.events.seen == ["StoreReturned"]
+    assert claim(world.tracker)
 
 
 def test_store_that_is_slow_to_fail_is_given_time(world, recovery):
@@ -60,7 +61,7 @@ def test_changed_policy_is_written_once(world, recovery):
 
     assert world.tracker.snapshot().policy == Policy(reserved_memory_mb=512)
     assert world.store.calls["commit"] == before + 1
-    assert world.events.seen == ["policy changed"]
+    assert world.events.seen == ["PolicyChanged"]
 
 
 def test_row_of_the_node_is_written_once_by_each_process(world, recovery):
@@ -86,7 +87,7 @@ def test_policy_that_could_not_be_written_is_tried_again(world, recovery):
     recovery.turn()  # recovers
     recovery.turn()
 
-    assert world.events.seen == ["returned", "policy changed"]
+    assert world.events.seen == ["StoreReturned", "PolicyChanged"]
     assert world.tracker.snapshot().policy.reserved_memory_mb == 512
 
 
@@ -114,7 +115,7 @@ def woken(world) -> list[None]:
 
 def test_thread_rests_until_something_happens(world, recovery):
     wakeups = woken(world)
-    world.tracker.create(instance_claim, call(), request())
+    claim(world.tracker)
     assert not wakeups
     assert recovery.turn().at_most > 1
 
@@ -142,5 +143,33 @@ def test_changes_wake_the_thread_if_provider_files_depend_on_the_state(world, re
     wakeups = woken(world)
     files = provider_files(tmp_path / "files", entry({"uuid": NODE.uuid}, {CLASS: {"total": 1}}))
     world.settings.current = replace(world.settings.current, provider_files=files)
-    world.tracker.create(instance_claim, call(), request())
+    claim(world.tracker)
     assert wakeups
+
+
+@pytest.fixture
+def purges(world):
+    now = world.settings.current
+    world.settings.current = replace(now, claims=replace(now.claims, operation_retention=100))
+    return housekeeping.Housekeeping(world.context, world.store, world.tracker)
+
+
+def test_operations_are_purged_after_their_retention(world, purges):
+    world.serve()
+    asked = call()
+    release(world.tracker, claim(world.tracker, asked=asked).uuid)
+
+    purges.turn()  # notes what there is
+    world.clock.advance(100)
+    purges.turn()
+    assert world.store.operation(NODE.uuid, asked.operation_id) is not None
+
+    world.clock.advance(1)
+    assert purges.turn() == every(housekeeping.INTERVAL)
+    assert world.store.operation(NODE.uuid, asked.operation_id) is None
+
+
+def test_purge_is_postponed_while_the_store_is_down(world, purges):
+    world.store.fail(StoreUnavailable, on=("purge",))
+
+    assert purges.turn() == every(housekeeping.RETRY)
