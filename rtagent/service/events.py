@@ -34,7 +34,7 @@ from rtagent.model.metric import Metric, documents
 from rtagent.model.printable import printable
 from rtagent.ports import EventLog, Service
 from rtagent.service.context import Measured, NodeContext, ServiceChanged
-from rtagent.service.loop import Rest
+from rtagent.service.loop import Rest, every
 from rtagent.tracker import ResourceTracker
 
 #: How many reasons the event of a refusal has. The caller gets all of them.
@@ -158,7 +158,7 @@ class EventTurns:
             more = self._load()
         except (StoreUnavailable, TrackerBusy) as error:
             self._reporter.log("info", f"events are postponed: {error.message}")
-            return Rest(at_least=RETRY, at_most=RETRY)
+            return every(RETRY)
         return Rest(at_least=GATHER, at_most=GATHER if more else left)
 
     def _announce(self) -> float:

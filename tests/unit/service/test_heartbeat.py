@@ -65,26 +65,18 @@ def test_operator_disables_and_enables_the_service(world, heartbeat):
     assert (heartbeat.disabled, world.events.seen) == (True, ["ServiceChanged"] * 3)
 
 
-def test_forced_down_host_has_a_reason_also_if_it_was_disabled(world, heartbeat):
+def test_forced_down_host_grants_no_claim_and_says_why_also_if_it_was_disabled(world, heartbeat):
+    world.serve()
     heartbeat.set_disabled("cn1", True, "maintenance")
     assert heartbeat.why_forced_down == ""
 
     heartbeat.set_forced_down("cn1", True)
     assert "no claim is granted" in heartbeat.why_forced_down
     assert "rtagent service force-down cn1 --off" in world.notes.parts["forced_down"]
-
-    heartbeat.set_forced_down("cn1", False)
-    assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
-    assert world.events.seen == ["ServiceChanged"] * 3
-
-
-def test_no_claim_is_granted_while_the_host_is_forced_down(world, heartbeat):
-    world.serve()
-    assert world.admission.why_closed is None
-
-    heartbeat.set_forced_down("cn1", True)
     with pytest.raises(NodeNotReady, match="forced this host down"):
         claim(world.tracker)
 
     heartbeat.set_forced_down("cn1", False)
+    assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
+    assert world.events.seen == ["ServiceChanged"] * 3
     assert claim(world.tracker)

@@ -237,23 +237,22 @@ def test_a_holder_that_never_answers_is_awaited_for_some_time(site):
     assert site.releases()
 
 
-def test_a_broker_that_is_away_is_left_to_the_server(site):
-    assert site.turn(AWAY) == every(RECONNECT)
-    assert site.started
-    assert site.world.admission.why_closed is None
-
-
 def test_a_broker_that_refuses_the_lock_is_reported(site):
     site.turn(REFUSED)
     assert (site.started, site.releases()) == (True, True)
     assert site.rpc == "warn: the broker refuses the host lock: no permission"
 
 
-def test_an_agent_without_the_lock_does_not_answer_for_unknown_claims(site):
+def test_an_agent_that_lost_the_lock_or_stood_still_does_not_answer_for_unknown_claims(site):
     site.turn(HELD)
     site.turn(AWAY)
     assert not site.releases()
     assert site.world.admission.why_closed is None
+    site.turn(HELD)
+    assert site.releases()
+
+    site.world.clock.advance(TRUST)
+    assert not site.releases()
     site.turn(HELD)
     assert site.releases()
 
@@ -274,12 +273,13 @@ def test_trust_does_not_come_back_during_a_long_outage_of_the_broker(site):
     assert site.rpc == "warn: the host lock cannot be taken: connection refused"
 
 
-def test_trust_does_not_come_before_a_start_has_reached_the_broker(site):
+def test_a_start_waits_for_the_broker_in_the_server_and_is_not_trusted_before(site):
     """There is no probe yet that could fail."""
-    site.turn(AWAY)
+    assert site.turn(AWAY) == every(RECONNECT)
     site.world.clock.advance(PATIENCE)
     site.turn(AWAY)
     assert site.started
+    assert site.world.admission.why_closed is None
     assert not site.releases()
 
 
@@ -291,12 +291,4 @@ def test_the_time_without_a_broker_is_not_that_of_a_silent_holder(site):
     assert not site.releases()
     site.world.clock.advance(PATIENCE)
     site.turn(SILENT)
-    assert site.releases()
-
-
-def test_an_agent_that_stood_still_does_not_answer_for_unknown_claims_at_once(site):
-    site.turn(HELD)
-    site.world.clock.advance(TRUST)
-    assert not site.releases()
-    site.turn(HELD)
     assert site.releases()
