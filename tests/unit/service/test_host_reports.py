@@ -214,7 +214,12 @@ def test_digest_of_the_list_at_its_interval(reporting):
 
 @pytest.mark.parametrize(
     "questions",
-    [[(False, False)], [(True, False)], [(False, True)], [(True, False), (False, True)]],
+    [
+        [(False, False)],
+        [(True, False)],
+        [(False, True)],
+        [(True, False), (False, True), (False, False)],
+    ],
 )
 def test_questions_of_schedulers_have_one_answer(reporting, questions):
     description, instances = (any(wanted) for wanted in zip(*questions, strict=True))
