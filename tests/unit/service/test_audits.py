@@ -95,13 +95,14 @@ def test_no_claim_is_granted_while_the_topology_is_unknown(world, audits):
 
 def test_incomplete_audit_closes_the_admission_and_is_repeated_with_back_off(world, audits):
     audits.turn()
+    audits.request("device")
     world.hypervisor.incomplete = True
 
     rests = [audits.turn() for _ in range(3)]
 
     assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert isinstance(world.admission.why_closed, HypervisorUnavailable)
-    assert causes(world) == "periodic"
+    assert causes(world) == "device"
 
 
 def test_audit_that_skips_a_domain_is_repeated_at_once(world, audits):
