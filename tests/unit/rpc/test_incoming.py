@@ -128,7 +128,9 @@ def monitor() -> CallMonitor:
 
 def test_a_caller_that_has_gone_is_left_alone(monitor: CallMonitor):
     gone, other = Monitored(gone=True), Monitored()
+    before = threading.active_count()
     with monitor.watch(gone, 2), monitor.watch(other, 2):
+        assert threading.active_count() == before + 1
         assert all(other.tries.acquire(timeout=120) for _ in range(3))
         assert gone.tries.acquire(timeout=120)
         assert not gone.tries.acquire(blocking=False)

@@ -18,6 +18,12 @@ def test_a_resize_to_the_same_flavor_is_a_cold_migration(agent: Agent, flavor, k
     assert (claim["vcpus"], claim["memory_mb"]) == (flavor["vcpus"], flavor["memory_mb"])
 
 
+def test_a_rebuild_uses_the_new_image(agent: Agent):
+    image = {"properties": {"hw_cpu_sockets": "1"}}
+    claim = agent.invoke("rebuild_claim", **build(image=image, migration=migration("evacuation")))
+    assert claim["image"]["properties"] == image["properties"]
+
+
 @pytest.mark.parametrize(
     ("method", "kind"),
     [

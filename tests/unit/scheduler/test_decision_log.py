@@ -152,7 +152,8 @@ def test_decisions_are_logged_with_their_reasons_newest_first():
     [choice] = made.choices
     assert (choice.host, choice.operation_id) == (found.selected.host, found.selected.operation_id)
     assert choice.alternates == tuple(each.host for each in found.alternates)
-    assert made.hosts == 3
+    assert (made.purpose, made.hosts) == ("build", 3)
+    assert made.at <= refused.at
 
 
 def test_the_log_is_bounded_by_its_decisions_and_their_instances():

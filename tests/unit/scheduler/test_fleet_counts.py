@@ -140,6 +140,8 @@ def test_a_flavor_whose_claims_are_not_read_on_all_hosts_yet_is_not_there_yet():
     counts = FleetCounts(
         lambda: made.parts, pause=lambda: seen.append(counts.capacity("new").flavors)
     )
+    assert not counts.count(0)
+    assert counts.capacity("new").flavors == ()
     assert counts.count(60)
     assert seen[: len(agents)] == [(), ()]
     [flavor] = counts.capacity("new").flavors
@@ -170,10 +172,10 @@ def test_what_is_not_counted_in_time_is_pending():
     counts = FleetCounts(lambda: made.parts, lambda: [LARGE])
     assert not counts.count(0)
     [large] = counts.capacity().flavors
-    assert (large.pending, large.summary.hosts) == (2, 0)
+    assert (large.pending, large.summary.hosts, large.summary.at_least) == (2, 0, True)
     assert counts.count(60)
     [large] = counts.capacity().flavors
-    assert (large.pending, large.summary.room) == (0, 4)
+    assert (large.pending, large.summary.room, large.summary.at_least) == (0, 4, False)
 
 
 def test_groups_are_zones_and_aggregates():

@@ -390,6 +390,7 @@ def test_assumed_claim_is_counted_in_everything(view, manager):
     assert after.instances_here == {uid(1)} and after.instances[uid(1)].here
     assert after.capacity.free_pcpus == len(DEDICATED) - 2
     assert len(after.replica.usage.numa.pinned) == 2
+    assert after.pci_stats == []
 
 
 def test_assumed_claim_reduces_what_the_file_system_has_left(view, manager):
@@ -520,6 +521,7 @@ def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view,
     seen = view.host(agent)
     assert seen.instances_here == {uid(1)} and seen.vcpus_used == 0
     assert manager.replica_for(seen, uid(1)).usage == seen.replica.usage
+    assert manager.replica_for(seen, uid(2)) is seen.replica
 
 
 def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):

@@ -51,6 +51,7 @@ TRUE, FALSE = ["=", "$host", "cn1"], ["=", "$host", "cn2"]
         (["not", ["or", FALSE, ["not", TRUE, TRUE]]], True),
         (["and", True, TRUE], True),
         (["and", False, TRUE], False),
+        (["in", *range(MAX_VALUES - 1)], False),
     ],
 )
 def test_a_query_is_judged_on_the_fields_of_the_host(query, satisfied):

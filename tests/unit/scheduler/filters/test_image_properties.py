@@ -7,7 +7,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.image_properties import ImagePropertiesFilter
 from tests.support.host_states import host_state
-from tests.support.scheduling import passes, scheduler_request
+from tests.support.scheduling import passes, scheduler_request, why_not
 
 HOST = host_state(
     supported_instances=(("x86_64", "kvm", "hvm"), ("i686", "xen", "hvm")),
@@ -62,7 +62,8 @@ def test_a_host_that_reports_nothing_supports_no_kind_of_guest(image, passing):
 
 def test_the_default_architecture_is_for_images_without_one():
     default = {"image_properties_default_architecture": "aarch64"}
-    assert not passes(ImagePropertiesFilter, HOST, scheduler_request(), **default)
+    refused = why_not(ImagePropertiesFilter, HOST, scheduler_request(), **default)
+    assert refused == "it does not support guests with aarch64"
     request = scheduler_request(image={"hw_architecture": "x86_64"})
     assert passes(ImagePropertiesFilter, HOST, request, **default)
 
