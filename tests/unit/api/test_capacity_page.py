@@ -145,6 +145,18 @@ def test_what_is_not_counted_yet_is_said():
     assert "2 of 2 hosts are not counted yet" in text(page(fleet, flavor="small"))
 
 
+def test_hosts_that_placement_judges_and_hosts_without_a_report_are_named():
+    policy = replace(host().policy, judge_amounts=False)
+    fleet = PageFleet(host_state("cn1", replace(host(), policy=policy)), listed=(SMALL,))
+    fleet.sources = replace(fleet.sources, aside=lambda: {"cn9": "too old", "cn1": "a twin"})
+    notes = [text(each) for each in page(fleet).xpath("//*[@id='notes']/li")]
+    assert notes == [
+        "Placement decides on vCPUs, memory and disk of 1 host: they are counted with the ratios of"
+        " the nodes.",
+        "cn9 is not counted, because it has no report: too old",
+    ]
+
+
 class Waits(FleetCounts):
     """Notes for how long it is waited for."""
 

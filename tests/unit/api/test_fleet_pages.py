@@ -11,7 +11,9 @@ from rtagent.model.host_report import ServiceState
 from rtagent.service.explanations import Explanations
 from tests.support.api_states import DOWN_TIME, PageFleet, simulated
 from tests.support.host_states import SEEN, host_state
-from tests.support.hosts import uid
+from tests.support.hosts import PINNING, uid
+from tests.support.hosts import host as agent_host
+from tests.support.scheduling import spec
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,17 @@ def test_promised_parts_are_of_what_can_be_claimed():
     expected = 100 * used.vcpus / (used.vcpus + state.free_vcpus)
     assert host.promised["vcpus"] == pytest.approx(expected, abs=0.1)
     assert host.most == max(host.promised.values()) > 0
+    [pinning] = fleet([host_state(state=agent_host(numa=PINNING))], SEEN, DOWN_TIME)
+    assert pinning.promised.keys() == {"vcpus", "pcpus", "memory", "disk"}
+
+
+def test_decisions_are_shown_newest_first():
+    made = PageFleet.of(4)
+    made.scheduler.select_destinations(spec(), [uid(101)])
+    made.scheduler.select_destinations(spec(), [uid(102), uid(103)])
+    page = made.sources.answer("/page/decisions").body.decode()
+    assert page.index(uid(103)) < page.index(uid(101))
+    assert "2 selected" in page and "0 failed" in page
 
 
 @pytest.mark.parametrize(

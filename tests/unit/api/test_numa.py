@@ -61,6 +61,7 @@ def test_cpus_are_grouped_by_core():
 def test_cells_have_memory_and_page_pools():
     first, second = numa.document(pinned_host())["cells"]
     assert (first.memory_mb, first.memory_used_mb, second.memory_used_mb) == (8192, 1536, 0)
+    assert (first.vcpus, second.vcpus) == (0, 0)
     assert first.pages == (
         Pool(size_kb=SMALL, total=1835008, reserved=0, used=262144, free=1572864),
         Pool(size_kb=LARGE, total=512, reserved=64, used=256, free=192),

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.change import Change
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import RELEASED
+from rtagent.model.event_payloads import DrainPayload
 from rtagent.model.node import Drain
 from rtagent.model.notifications import notifications_of
 from tests.support.hosts import NOON, host
 from tests.support.move_host import Host, facts
 from tests.support.pci_hosts import GPU_0, gpu, record
+from tests.support.stored_values import claim
 
+CLAIM = claim(1)
 DEVICE = record([gpu()])[GPU_0]
 ABSENT, QUARANTINED = replace(DEVICE, present=False), replace(DEVICE, quarantine="odd")
-DRAIN = Drain(reason="new disks", deadline=None, since=NOON)
+DRAIN = Drain(reason="new disks", deadline=NOON, since=NOON)
 
 
 @dataclass
@@ -56,6 +60,18 @@ def test_each_step_of_a_move_has_its_event():
 
 
 @pytest.mark.parametrize(
+    ("fields", "action", "told"),
+    [
+        ({"suspect": "lost"}, "suspect", "claim.suspect"),
+        ({"state": RELEASED}, "expire", "claim.expire"),
+    ],
+)
+def test_what_audits_do_to_a_claim_has_events_of_its_own(fields, action, told):
+    event = Event(before=CLAIM, after=replace(CLAIM, **fields), action=action)
+    assert events(host(), events=(event,)) == [told]
+
+
+@pytest.mark.parametrize(
     ("before", "after", "types"),
     [
         (None, DEVICE, ["pci_device.appear"]),
@@ -78,5 +94,10 @@ def test_a_change_of_the_node_has_its_event():
     state = host()
     assert events(state, drain=DRAIN) == ["compute_node.drain"]
     assert events(replace(state, drain=DRAIN), undrained=True) == ["compute_node.undrain"]
+    begun = Change(cause="test", at=NOON, drain=DRAIN)
+    for change in (begun, replace(begun, drain=None, undrained=True)):
+        [told] = notifications_of(replace(state, drain=DRAIN), change)
+        assert isinstance(told.payload, DrainPayload)
+        assert (told.payload.reason, told.payload.deadline) == ("new disks", DRAIN.deadline)
     assert events(state, failed_builds=1) == ["compute_node.update"]
     assert events(state, failed_builds=state.failed_builds) == []

@@ -37,6 +37,16 @@ def rows(tree):
     return [text(row) for row in tree.xpath("//*[@id='fits']//li")]
 
 
+def test_what_is_stranded_is_said_and_explained_in_the_legend():
+    tree = page(served(LARGE, SMALL))
+    cpus = tree.xpath("//a[contains(@class, 'cpu') and contains(@class, 'stranded')]/@aria-label")
+    assert cpus == ["CPU 2: free, stranded", "CPU 3: free, stranded"]
+    hatched = tree.xpath("//*[@class='pool'][svg/rect[@class='stranded']]")
+    assert [text(pool) for pool in hatched] == ["2 MiB 1 GiB free of 1 GiB, stranded"] * 2
+    legend = text(tree.xpath("//*[@class='panel legend']//li[last()]")[0])
+    assert legend == "stranded: free, but of use to no flavor"
+
+
 def test_the_page_is_made_anew_when_no_claim_is_granted_any_more_or_another_file_was_read():
     listed: list[tuple[Flavor, ...]] = [(LARGE,)]
     agent = replace(served(), counts=Counts(lambda: listed[-1]))
