@@ -7,6 +7,7 @@ from rtagent import claims
 from rtagent.allocation.device_fits import reusable_by
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
+from rtagent.model.request import PciRequest
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,
@@ -175,3 +176,18 @@ def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
     _, claim = built(state, "gpu:1", extra_resource={"VGPU": 1})
     assert addresses(claim) == [(GPU_0, GPU_1)[node]]
     assert claim.resources[0].parent_addr == (GPU_0, GPU_1)[1 - node]
+
+
+def test_device_requests_of_ports_are_added_to_those_of_the_flavor():
+    port = PciRequest(
+        count=1,
+        request_id="p",
+        spec=({"vendor_id": "8086", "product_id": "154c"},),
+        source="neutron_port",
+        requester_id="port",
+    )
+    _, claim = built(device_host(), "gpu:1", instance={"pci_requests": (port,)})
+    assert [(d.address, d.request_id, d.requester_id) for d in claim.pci] == [
+        (GPU_0, "gpu", None),
+        (vf(0), "p", "port"),
+    ]

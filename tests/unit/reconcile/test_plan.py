@@ -9,7 +9,7 @@ from rtagent import claims
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.reboot import Reboot
+from rtagent.model.reboot import Reboot, reboot
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
 from tests.support.audits import (
@@ -151,3 +151,8 @@ def test_no_audit_ends_the_claim_with_which_a_damaged_one_would_end():
     state = state.fold(Change(cause="test", at=NOON, puts=(devices,)))
     after, _ = audited(state, seen(), {CLAIM})
     assert set(after.claims) == {CLAIM, uid(3)}
+
+
+def test_no_guest_is_awaited_without_a_reboot_or_after_the_time():
+    assert reboot(None, NOON, 50.0, 600) is None
+    assert reboot(NOON, NOON + timedelta(seconds=600), 50.0, 600) is None

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from oslo_context.context import RequestContext
 
-from rtagent.errors import NodeNotFound, NodeNotReady
+from rtagent.errors import InvalidRequest, NodeNotFound, NodeNotReady
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from tests.support.hosts import NODE, uid
@@ -63,3 +63,12 @@ def test_calls_in_flight_are_counted(agent: Agent):
     agent.invoke("update_available_resource")
     assert seen and all(text.startswith("update_available_resource (req-") for text in seen)
     assert len(agent.in_flight) == 0
+
+
+def test_time_and_outcome_are_reported(agent: Agent):
+    agent.invoke("ping")
+    with pytest.raises(InvalidRequest):
+        agent.invoke("ping", nonsense=1)
+    assert agent.sample("rpc_seconds_count", method="ping") == 2
+    assert agent.sample("rpc_total", outcome="ok") == 1
+    assert agent.sample("rpc_total", outcome="InvalidRequest") == 1
