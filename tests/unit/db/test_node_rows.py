@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, select
 
+from rtagent.db.device_rows import net_devices
+from rtagent.db.keyed_table import TableRows
 from rtagent.db.node_rows import NodeMetrics
 from rtagent.db.schema import compute_nodes, pci_devices
 from rtagent.db.store import SqlStore
@@ -68,8 +70,10 @@ def test_rows_of_devices_show_the_owner_and_the_effect_on_the_iommu_group(engine
     assert shown(engine) == [("claimed", *mine), ("unclaimable", None, None)]
     state = commit(store, state, changed(claim, state=ACTIVE, expires_at=None))
     assert shown(engine)[0] == ("allocated", *mine)
-    commit(store, state, released(state.claims[claim.uuid]))
+    state = commit(store, state, released(state.claims[claim.uuid]))
     assert shown(engine) == [FREE, FREE]
+    audited = devices(GPU, OTHER)
+    assert net_devices(state, state.fold(audited), [audited]) == TableRows(), "none has changed"
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -68,6 +68,11 @@ def test_refusal_names_the_page_size_that_fits_best(request_, memory_mb, code, r
     assert reasons_of(answer) == [(code, resource, "cell 0")]
 
 
+def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
+    used = NumaUsage(memory_mb={0: 2048}, pages={(0, 1 << 20): 2})
+    assert isinstance(fit_guest(pinned(1, 5120), host(ALL_SIZES, "0-7", usage=used)), Fitted)
+
+
 def test_memory_is_counted_in_mb_on_a_host_that_reports_no_pages():
     without_pages = topology(Cell(id=0, cpus=frozenset(range(8)), memory_mb=1024))
     where = host(without_pages, "0-7", usage=NumaUsage(memory_mb={0: 1000}))

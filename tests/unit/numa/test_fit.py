@@ -159,6 +159,12 @@ def test_guest_without_cells_floats_on_the_shared_set():
     assert assigned_to(fit_guest(required(), host())).shared_pcpus == set()
 
 
+def test_pinned_cpu_that_has_joined_the_shared_set_is_not_shared_yet():
+    where = host(NO_SMT, "4-7", "0-3", usage=pinned_usage("2"))
+    first = assigned_to(fit_guest(required(numa_nodes="1"), where)).cells[0]
+    assert first.shared_pcpus == {0, 1, 3}
+
+
 def test_pinning_without_a_dedicated_set_names_the_option():
     answer = fit_guest(pinned(), host())
     assert reasons_of(answer) == [(ReasonCode.NOT_CONFIGURED, "PCPU", "cn1")]

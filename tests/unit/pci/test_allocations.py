@@ -89,6 +89,9 @@ def test_order_of_allocations_does_not_change_the_reason():
             UNAVAILABLE,
             f"{GPU_1} of its IOMMU group 7 is held by b",
         )
+    for held in (used_by("a", vf(0)) + running, running + used_by("a", vf(0))):
+        reason = allocations_on(devices, held).state(PF_0).reason
+        assert reason == f"its virtual function {vf(0)} is held by a"
 
 
 @pytest.mark.parametrize(

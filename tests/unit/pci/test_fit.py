@@ -89,7 +89,9 @@ def test_physical_functions_and_vdpa_devices_are_assigned_only_by_type():
     assert addresses(device_fit(devices, untyped).fit()) == [second.address]
     for dev_type, expected in ((VDPA, first.address), (SRIOV_PF, PF_0)):
         typed = port_requests(port(physical_network="NET", dev_type=dev_type))
-        assert addresses(device_fit(devices, typed).fit()) == [expected]
+        fitted = device_fit(devices, typed).fit()
+        assert addresses(fitted) == [expected]
+        assert fitted.devices[0].requester_id == "port"
 
 
 def test_virtual_functions_of_a_card_that_is_in_use_are_preferred():
