@@ -72,6 +72,27 @@ def test_parts_on_other_providers_are_kept(setup):
     assert setup.vcpus(consumer) == {THERE: 3}
 
 
+def test_project_user_and_type_of_an_existing_consumer_are_kept_if_the_claim_has_none(setup):
+    for vcpus in (1, 0):
+        consumer = uid()
+        setup.other_writer(consumer, None, **{HERE: 2, THERE: 3})
+        setup.write([wanted(consumer, vcpus, project_id=None, user_id=None)])
+        assert setup.vcpus(consumer).get(HERE, 0) == vcpus
+        found = setup.api.consumer(consumer)
+        kept = (found["project_id"], found["user_id"], found["consumer_type"])
+        assert kept == ("p", "u", INSTANCE)
+
+
+def test_a_consumer_that_others_wrote_is_read_again(setup):
+    consumer = uid()
+    setup.other_writer(consumer, None, **{THERE: 3})
+    setup.write([wanted(consumer, 2, is_new=True)])
+    assert setup.requests() == ["put_consumer", "consumer", "put_consumer"]
+    setup.other_writer(consumer, 2, **{THERE: 1, HERE: 9})
+    setup.write([wanted(consumer, 4)])
+    assert setup.vcpus(consumer) == {HERE: 4, THERE: 1}
+
+
 def test_what_placement_has_already_is_not_written(setup):
     consumer = uid()
     setup.write([wanted(consumer, 2, is_new=True)])
