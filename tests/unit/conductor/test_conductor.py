@@ -18,6 +18,7 @@ from rtagent.conductor.errors import (
 )
 from rtagent.conductor.opening import selections_of
 from rtagent.errors import (
+    AgentUnreachable,
     ComputeResourcesUnavailable,
     HypervisorUnavailable,
     InvalidRequest,
@@ -71,6 +72,17 @@ def test_the_record_of_a_call_is_its_check(cloud):
     [operation] = cloud.records.operations()
     # After the selection, before the hook, before both orders, and before the second report.
     assert operation.beat == 5
+
+
+def test_a_selection_whose_answer_was_lost_is_replaced_and_not_deleted():
+    cloud = Cloud(placement=True)
+    cloud.conductor().build(spec())
+    answered = cloud.faults.passed.index("select after")
+    cloud.faults = Faults(errors={answered: AgentUnreachable(where="-", why="-", remedy="-")})
+    server = cloud.conductor().build(spec())
+    asked = [point for point in cloud.faults.passed if point.startswith("allocations-")]
+    assert asked == ["allocations-read before", "allocations-read after"]
+    assert [*cloud.placement.has(server.uuid)] == [server.place.node_uuid]
 
 
 def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):

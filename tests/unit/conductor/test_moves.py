@@ -107,6 +107,14 @@ def test_a_selection_is_repeated_while_the_scheduler_counts_a_claim_that_has_end
     assert sum(waited) < 2
 
 
+def test_a_resize_stays_on_its_host_if_that_is_allowed(cloud, server):
+    cloud.options = replace(cloud.options, allow_resize_to_same_host=True)
+    assert cloud.conductor().resize(server.uuid, LARGE).place.host == "h0"
+    assert sorted(cloud.place(server.uuid)) == [("h0", "active"), ("h0", "outgoing")]
+    assert cloud.hooks.calls == ["prepare at h0"]
+    cloud.check()
+
+
 def test_a_resize_that_no_host_accepts_leaves_the_guest_running(cloud, server):
     with pytest.raises(OperationFailed, match=r"h1: .*; h2: "):
         cloud.conductor().resize(server.uuid, Flavor(vcpus=1, memory_mb=999_999))
