@@ -324,12 +324,3 @@ def test_a_resumed_migration_renews_its_lease(cloud, server):
     assert cloud.resume() == []
     assert (ends[0] - claim.expires_at).total_seconds() >= 200
     cloud.check()
-
-
-def test_a_resize_stays_on_its_host_if_that_is_allowed(cloud, server):
-    cloud.options = replace(cloud.options, allow_resize_to_same_host=True)
-    resized = cloud.conductor().resize(server.uuid, LARGE)
-    assert resized.place.host == "h0"
-    assert sorted(cloud.place(server.uuid)) == [("h0", "active"), ("h0", "outgoing")]
-    assert cloud.hooks.calls == ["prepare at h0"]
-    cloud.check()

@@ -78,9 +78,3 @@ def test_memory_is_counted_in_mb_on_a_host_that_reports_no_pages():
     where = host(without_pages, "0-7", usage=NumaUsage(memory_mb={0: 1000}))
     assert isinstance(fit_guest(pinned(1, 24), where), Fitted)
     assert isinstance(fit_guest(pinned(1, 25), where), Refused)
-
-
-def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
-    used = NumaUsage(memory_mb={0: 2048}, pages={(0, HUGE): 2})
-    where = host(ALL_SIZES, "0-7", usage=used)
-    assert isinstance(fit_guest(pinned(1, 5120), where), Fitted)
