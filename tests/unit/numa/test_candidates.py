@@ -10,7 +10,6 @@ from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted
 from rtagent.numa.host_cells import CellLimits
 from tests.support.numa_hosts import (
-    HUGE,
     ONE_CELL,
     PAGES,
     fit_guest,
