@@ -60,6 +60,7 @@ class Endpoint:
         transports deliver the same."""
 
         slow = CallLimit(method.name, method.at_once) if method.slow else None
+        has_call = method.takes_operation_id
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
         def serve(context: RequestContext, /, **document: Any) -> Any:
@@ -71,7 +72,7 @@ class Endpoint:
                 for checked in (arguments, *(arguments.claims if method.batch_of else ())):
                     self._check(checked)
                 self._check_caller(caller, method.name, arguments)
-                calls = _calls(method, arguments, document, caller, context)
+                calls = _calls(method, has_call, arguments, document, caller, context)
                 with nullcontext() if slow is None else slow.call():
                     return _decode(msgspec.json.encode(handler(arguments, *calls)))
 
@@ -100,6 +101,7 @@ class Endpoint:
 
 def _calls(
     method: Method,
+    has_call: bool,
     arguments: Any,
     document: Mapping[str, Any],
     caller: Caller,
@@ -107,6 +109,8 @@ def _calls(
 ) -> Iterator[Call | list[Call]]:
     """Yield what a handler takes besides the arguments: nothing if it changes nothing, the call, or
     the list of the calls of a batch.
+
+    :param has_call: whether the method takes an operation id of its own.
     """
 
     def call(name: str, operation_id: str, arguments: Mapping[str, Any]) -> Call:
@@ -118,7 +122,7 @@ def _calls(
             request_id=request_id(context),
         )
 
-    if method.takes_operation_id:
+    if has_call:
         yield call(method.name, arguments.operation_id, document)
     if method.batch_of:
         entries = zip(arguments.claims, document["claims"], strict=True)
