@@ -149,21 +149,21 @@ def test_a_state_of_the_same_revision_is_not_counted_again():
     assert counts.of(changed) is not first
 
 
-def test_no_thread_waits_for_the_count_of_another(monkeypatch):
+def test_no_thread_waits_for_the_count_of_another():
     begun, may_end = threading.Event(), threading.Event()
 
-    def first_waits(*_):
-        if not begun.is_set():
+    class SlowlyRead(list):
+        def __getitem__(self, index):
             begun.set()
             may_end.wait(60)
-        return ()
+            return super().__getitem__(index)
 
-    monkeypatch.setattr("rtagent.capacity.count.stranded", first_waits)
-    one, other = (threading.Thread(target=lambda: Count(HOST).stranded) for _ in range(2))
+    counts = Count(HOST, SlowlyRead([flavor(1)])), Count(HOST, [flavor(1)])
+    one, other = (threading.Thread(target=lambda each=each: each.catalogue) for each in counts)
     one.start()
     assert begun.wait(60)
     other.start()
-    other.join(5)
+    other.join(10)
     waits = other.is_alive()
     may_end.set()
     one.join()
