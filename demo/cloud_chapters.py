@@ -99,7 +99,8 @@ def host_back(cloud: Cloud, host: str) -> None:
     cloud.run_at(host, "claim list -c display_name -c state -c suspect")
     cloud.run("server resume")
     cloud.run_at(host, "claim list")
-    wait_until(lambda: up(cloud, host), "the scheduler does not notice it")
+    # Until then it counts what was left there, and advises for that.
+    wait_until(lambda: up(cloud, host, empty=True), "the scheduler does not notice it")
     cloud.run(HOSTS)
 
 
@@ -138,9 +139,12 @@ def servers_on(cloud: Cloud, host: str) -> list[str]:
     return [each["name"] for each in cloud.ask("server list") if each["host"] == host]
 
 
-def up(cloud: Cloud, host: str) -> bool:
-    """Return whether the scheduler may select a host."""
-    return any(each["host"] == host and each["state"] == "up" for each in cloud.ask(HOSTS))
+def up(cloud: Cloud, host: str, *, empty: bool = False) -> bool:
+    """Return whether the scheduler may select a host. :param empty: and knows of no guest there."""
+    return any(
+        each["host"] == host and each["state"] == "up" and not (empty and each["num_instances"])
+        for each in cloud.ask(HOSTS)
+    )
 
 
 def wait_until(holds: Callable[[], bool], complaint: str) -> None:
