@@ -1,5 +1,6 @@
 """Hosts behind libvirt, which is a double here."""
 
+import threading
 import time
 from typing import Any
 
@@ -43,6 +44,19 @@ def test_a_connection_is_closed_after_the_calls_that_are_under_way():
         return virt.getInfo()
 
     assert connection.run(ask)
+
+
+def test_a_connection_is_closed_after_a_migration_that_is_under_way():
+    connection = HostConnection("test:///default", 5.0)
+
+    def migrate(virt):
+        connection.close()
+        for thread in threading.enumerate():
+            if thread.name == "libvirt-close":
+                thread.join(1)
+        return virt.isAlive()
+
+    assert connection.run_long(migrate) == 1
 
 
 def test_an_order_whose_connection_is_closed_meanwhile_is_not_refused():
