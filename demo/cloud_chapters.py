@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from rich.table import Table
 
-from demo.cloud import Cloud
+from demo.cloud import HOSTS, Cloud
 from demo.screen import UnexpectedExit
 
 SERVERS = "server list -c name -c vm_state -c host -c vcpus -c memory_mb"
-HOSTS = "host list -c host -c state -c vcpus_used -c vcpus_total -c free_ram_mb -c num_instances"
+LISTED = "host list -c host -c state -c vcpus_used -c vcpus_total -c free_ram_mb -c num_instances"
 SHOWN = "-c name -c vm_state -c host"
 SMALL = "--vcpus 4 --memory 4096 --root-gb 20"
 PINNED = (
@@ -38,8 +38,10 @@ def play(cloud: Cloud) -> None:
 
 
 def hosts(cloud: Cloud) -> None:
+    # A host without inventory in Placement is not selected: the servers would be elsewhere.
+    wait_until(lambda: in_placement(cloud) == len(HOSTS), "Placement does not have all hosts")
     cloud.chapter("Three agents have reported their hosts to the scheduler")
-    cloud.run(HOSTS)
+    cloud.run(LISTED)
 
 
 def built(cloud: Cloud) -> None:
@@ -78,7 +80,7 @@ def host_down(cloud: Cloud, host: str) -> None:
     cloud.chapter(f"{host} is switched off, with its agent and its guests")
     cloud.switch_off(host)
     wait_until(lambda: not up(cloud, host), "the scheduler does not notice it")
-    cloud.run(HOSTS)
+    cloud.run(LISTED)
 
 
 def evacuated(cloud: Cloud, host: str) -> None:
@@ -99,9 +101,9 @@ def host_back(cloud: Cloud, host: str) -> None:
     cloud.run_at(host, "claim list -c display_name -c state -c suspect")
     cloud.run("server resume")
     cloud.run_at(host, "claim list")
-    # Until then it counts what was left there, and advises for that.
+    # Until the agent's next audit it counts the guests that were left there.
     wait_until(lambda: up(cloud, host, empty=True), "the scheduler does not notice it")
-    cloud.run(HOSTS)
+    cloud.run(LISTED)
 
 
 def advised(cloud: Cloud) -> None:
@@ -129,6 +131,12 @@ def placement(cloud: Cloud) -> None:
     cloud.console.print(table)
 
 
+def in_placement(cloud: Cloud) -> int:
+    """Return the number of hosts that have inventory in Placement."""
+    asked = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:1,DISK_GB:1"
+    return len(cloud.placement.client().get(asked).json()["provider_summaries"])
+
+
 def host_of(cloud: Cloud, server: str) -> str:
     """Return the host of a server."""
     return str(cloud.ask(f"server show {server}")["host"])
@@ -140,10 +148,10 @@ def servers_on(cloud: Cloud, host: str) -> list[str]:
 
 
 def up(cloud: Cloud, host: str, *, empty: bool = False) -> bool:
-    """Return whether the scheduler may select a host. :param empty: and knows of no guest there."""
+    """Return whether the scheduler may select a host. :param empty: and counts no guest there."""
     return any(
-        each["host"] == host and each["state"] == "up" and not (empty and each["num_instances"])
-        for each in cloud.ask(HOSTS)
+        each["host"] == host and each["state"] == "up" and not (empty and each["vcpus_used"])
+        for each in cloud.ask(LISTED)
     )
 
 

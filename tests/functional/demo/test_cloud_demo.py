@@ -21,5 +21,5 @@ def run_commands(printed: str) -> None:
 def test_demo_of_a_cloud_succeeds(directory):
     printed, chapters = play(directory, "--cloud", "--serve", served=run_commands)
     assert len(chapters) == 12
-    assert "no valid host was found: of 3 hosts" in printed
-    assert "after 1 move there is room for 2 servers" in printed
+    assert "no valid host was found: of 3 hosts" in printed, printed
+    assert "after 1 move there is room for 2 servers" in printed, printed
