@@ -33,8 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the file that takes longest: one worker runs it, and the others would wait."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/nova/test_functional.py"))
+    """Begin with the files that take longest: one worker runs each, and the others would wait."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/nova/"))
 
 
 def pytest_collection_finish() -> None:
