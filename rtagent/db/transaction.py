@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Dialect, Engine, RootTransaction, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import UpdateBase
 
 from rtagent.db.backends import Backend, backend
@@ -198,7 +199,7 @@ class Transactions:
 
 
 class Statement:
-    """An INSERT, UPDATE or DELETE that is compiled once for a dialect.
+    """An INSERT, UPDATE or DELETE that is compiled once for a dialect, at its first use.
 
     Commits send these thousands of times a second. SQLAlchemy's own cache saves the compilation,
     but not the lookup in the cache, nor the unused result object.
@@ -206,16 +207,11 @@ class Statement:
 
     def __init__(self, dialect: Dialect, clause: UpdateBase, columns: Sequence[str]) -> None:
         """:param columns: the columns for which each row has a value."""
-        compiled = clause.compile(dialect=dialect, column_keys=list(columns))
-        self._sql = str(compiled)
-        # Names of the bound parameters. For positional parameters, in the order of the statement.
-        self._by_position = compiled.positional
-        self._names: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.binds)
-        converters = (
-            compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
-            for name in self._names
-        )
-        self._converters = [(at, convert) for at, convert in enumerate(converters) if convert]
+        self._dialect, self._clause, self._columns = dialect, clause, columns
+
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        return _Compiled(self._clause.compile(dialect=self._dialect, column_keys=self._columns))
 
     def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
         """Execute the statement for these rows, if there are any. Return the number of rows of the
@@ -223,10 +219,28 @@ class Statement:
         """
         if not rows:
             return 0
-        parameters: Any = [self._parameters(row) for row in rows]
-        return connection.exec_driver_sql(self._sql, parameters).rowcount
+        compiled = self._compiled
+        values = [compiled.parameters(row) for row in rows]
+        return connection.exec_driver_sql(compiled.sql, values).rowcount
 
-    def _parameters(self, row: Mapping[str, Any]) -> Any:
+
+class _Compiled:
+    """A statement as the driver takes it."""
+
+    def __init__(self, compiled: SQLCompiler) -> None:
+        self.sql = str(compiled)
+        self._by_position = compiled.positional
+        # Names of the bound parameters. For positional parameters, in the order of the statement.
+        self._names: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.binds)
+        dialect = compiled.dialect
+        converters = (
+            compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            for name in self._names
+        )
+        self._converters = [(at, convert) for at, convert in enumerate(converters) if convert]
+
+    def parameters(self, row: Mapping[str, Any]) -> Any:
+        """Return the parameters of a row."""
         values = [row[name] for name in self._names]
         for at, convert in self._converters:
             values[at] = convert(values[at])
