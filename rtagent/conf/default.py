@@ -45,139 +45,102 @@ The ``{name}_allocation_ratio`` of a node whose record has none, that is, of a n
 
 
 class Default(Group, frozen=True, kw_only=True):
-    """[DEFAULT]."""
+    """[DEFAULT].
+
+    :ivar host:
+        The name of this service: of its RPC server, its heartbeat and its claims.
+
+        It must be unique in the cloud. It may be the name of the machine, but it need not be: the
+        hypervisor is identified by libvirt's host name and by the uuid in
+        ``state_path``/compute_id.
+    :ivar my_ip:
+        The address of this host on the management network. It is part of the node's record.
+    :ivar state_path:
+        The state directory: the node's identity (compute_id), the embedded database and the socket
+        of the read API. An absolute path.
+
+        A directory serves one agent; a second agent is refused. The directory is created if it does
+        not exist. A directory that belongs to another user, or to which every user can write, is
+        refused.
+    :ivar instances_path:
+        The directory of the guests' disks; an absolute path. The size of the file system that
+        contains it is the inventory of resource class DISK_GB.
+    :ivar lock_path:
+        The directory of the lock that keeps a second agent off the same hypervisor, even if that
+        agent has another state directory. An absolute path. It must be the same for all agents on
+        this machine, and must be emptied at boot. Not used for test:// connections.
+
+        It must exist, and belong to root or to the agent's user. systemd-tmpfiles creates the
+        default. A directory to which every user can write, such as /run/lock, is refused: any user
+        could hold the lock there.
+    :ivar update_resources_interval:
+        The interval between two periodic audits of the hypervisor in seconds. Events of libvirt
+        start further audits.
+
+        * 0: the default interval of 60 seconds
+        * below 0: no periodic audits, only those that events and callers start
+    :ivar report_interval:
+        The interval between two heartbeats of this service in the database in seconds; at least 1.
+        The agent checks its own RPC server at the same interval.
+    :ivar service_down_time:
+        The time without a heartbeat after which a service counts as down, in seconds; at least 2,
+        and more than ``report_interval``.
+
+        An agent on another machine takes a node over after it has watched for this time without a
+        heartbeat of the node's agent. The time must be more than the ``report_interval`` of all
+        agents of a database.
+    :ivar default_availability_zone:
+        The availability zone of hosts whose aggregates name none.
+
+        Read by the scheduler.
+    :ivar compute_monitors:
+        The monitors that measure the host each ``report_interval``. The metrics are in the field
+        ``metrics`` of the node's record and in the reports to the schedulers, for
+        ``MetricsWeigher`` and ``MetricsFilter``. One monitor of each type can be named:
+
+        * ``cpu.virt_driver``: the use of the host's CPUs, as libvirt reports it, with Nova's names
+          (``cpu.percent``, ``cpu.user.time`` and others)
+        * ``numa.membw``: the memory bandwidth of the host and of each NUMA cell, in MB/s
+          (``numa.membw.current`` and ``numa.membw.max``), where Linux's resctrl counts it
+
+        Other packages add monitors as entry points of ``rtagent.compute.monitors``.
+    :ivar reserved_host_memory_mb: The memory that is reserved for the host, in MB.
+    :ivar reserved_host_disk_mb: The disk space that is reserved for the host, in MB.
+    :ivar reserved_host_cpus:
+        The number of physical CPUs that are reserved for the host. It cannot be combined with
+        ``[compute] cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these
+        sets instead.
+    :ivar allow_resize_to_same_host:
+        Let the conductor resize a server on the host that it is on, if the scheduler selects this
+        host.
+    :ivar reserved_huge_pages:
+        Huge pages that are reserved for the host: ``node:0,size:2048,count:64`` is 64 pages of 2048
+        KiB in NUMA cell 0. The size is in KiB, or has a unit (``1GB``). May be repeated, once for
+        each cell and size.
+    """
 
     host: str = option(
-        cfg.HostDomainOpt,
-        default=socket.gethostname(),
-        sample_default="<the machine's host name>",
-        help="""
-The name of this service: of its RPC server, its heartbeat and its claims.
-
-It must be unique in the cloud. It may be the name of the machine, but it need not be: the
-hypervisor is identified by libvirt's host name and by the uuid in ``state_path``/compute_id.
-""",
+        cfg.HostDomainOpt, default=socket.gethostname(), sample_default="<the machine's host name>"
     )
     my_ip: str = option(
         cfg.HostAddressOpt,
         default=netutils.get_my_ipv4(),
         sample_default="<the address of the default route's interface>",
-        help="The address of this host on the management network. It is part of the node's record.",
     )
-    state_path: str = option(
-        default="/var/lib/rtagent",
-        help="""
-The state directory: the node's identity (compute_id), the embedded database and the socket of the
-read API. An absolute path.
-
-A directory serves one agent; a second agent is refused. The directory is created if it does not
-exist. A directory that belongs to another user, or to which every user can write, is refused.
-""",
-    )
-    instances_path: str = option(
-        default="$state_path/instances",
-        help="""
-The directory of the guests' disks; an absolute path. The size of the file system that contains it
-is the inventory of resource class DISK_GB.
-""",
-    )
-    lock_path: str = option(
-        default="/run/rtagent",
-        help="""
-The directory of the lock that keeps a second agent off the same hypervisor, even if that agent has
-another state directory. An absolute path. It must be the same for all agents on this machine,
-and must be emptied at boot. Not used for test:// connections.
-
-It must exist, and belong to root or to the agent's user. systemd-tmpfiles creates the default. A
-directory to which every user can write, such as /run/lock, is refused: any user could hold the
-lock there.
-""",
-    )
-    update_resources_interval: int = mutable(
-        default=0,
-        help="""
-The interval between two periodic audits of the hypervisor in seconds. Events of libvirt start
-further audits.
-
-* 0: the default interval of 60 seconds
-* below 0: no periodic audits, only those that events and callers start
-""",
-    )
-    report_interval: int = mutable(
-        default=10,
-        min=1,
-        help="""
-The interval between two heartbeats of this service in the database in seconds; at least 1. The
-agent checks its own RPC server at the same interval.
-""",
-    )
-    service_down_time: int = mutable(
-        default=60,
-        min=2,
-        help="""
-The time without a heartbeat after which a service counts as down, in seconds; at least 2, and more
-than ``report_interval``.
-
-An agent on another machine takes a node over after it has watched for this time without a
-heartbeat of the node's agent. The time must be more than the ``report_interval`` of all agents of a
-database.
-""",
-    )
-    default_availability_zone: str = mutable(
-        default="nova",
-        help="""
-The availability zone of hosts whose aggregates name none.
-
-Read by the scheduler.
-""",
-    )
-    compute_monitors: Sequence[str] = mutable(
-        default=[],
-        help="""
-The monitors that measure the host each ``report_interval``. The metrics are in the field
-``metrics`` of the node's record and in the reports to the schedulers, for ``MetricsWeigher`` and
-``MetricsFilter``. One monitor of each type can be named:
-
-* ``cpu.virt_driver``: the use of the host's CPUs, as libvirt reports it, with Nova's names
-  (``cpu.percent``, ``cpu.user.time`` and others)
-* ``numa.membw``: the memory bandwidth of the host and of each NUMA cell, in MB/s
-  (``numa.membw.current`` and ``numa.membw.max``), where Linux's resctrl counts it
-
-Other packages add monitors as entry points of ``rtagent.compute.monitors``.
-""",
-    )
-    reserved_host_memory_mb: int = mutable(
-        default=512,
-        min=0,
-        help="The memory that is reserved for the host, in MB.",
-    )
-    reserved_host_disk_mb: int = mutable(
-        default=0,
-        min=0,
-        help="The disk space that is reserved for the host, in MB.",
-    )
-    reserved_host_cpus: int = mutable(
-        default=0,
-        min=0,
-        help="""
-The number of physical CPUs that are reserved for the host. It cannot be combined with ``[compute]
-cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these sets instead.
-""",
-    )
-    allow_resize_to_same_host: bool = option(
-        default=False,
-        help="""
-Let the conductor resize a server on the host that it is on, if the scheduler selects this host.
-""",
-    )
+    state_path: str = option(default="/var/lib/rtagent")
+    instances_path: str = option(default="$state_path/instances")
+    lock_path: str = option(default="/run/rtagent")
+    update_resources_interval: int = mutable(default=0)
+    report_interval: int = mutable(default=10, min=1)
+    service_down_time: int = mutable(default=60, min=2)
+    default_availability_zone: str = mutable(default="nova")
+    compute_monitors: Sequence[str] = mutable(default=[])
+    reserved_host_memory_mb: int = mutable(default=512, min=0)
+    reserved_host_disk_mb: int = mutable(default=0, min=0)
+    reserved_host_cpus: int = mutable(default=0, min=0)
+    allow_resize_to_same_host: bool = option(default=False)
     reserved_huge_pages: Sequence[ReservedPages] | None = mutable(
-        cfg.MultiOpt,
-        item_type=HugePages(),
-        help="""
-Huge pages that are reserved for the host: ``node:0,size:2048,count:64`` is 64 pages of 2048 KiB in
-NUMA cell 0. The size is in KiB, or has a unit (``1GB``). May be repeated, once for each cell and
-size.
-""",
+        cfg.MultiOpt, item_type=HugePages()
     )
     cpu_allocation_ratio: float | None = _ratio("cpu", "each CPU")
     ram_allocation_ratio: float | None = _ratio("ram", "the memory")

@@ -12,44 +12,37 @@ from rtagent.pci.mdev import VGPU
 
 
 class Devices(Group, frozen=True, kw_only=True):
-    """[devices]."""
+    """[devices].
 
-    enabled_mdev_types: Sequence[str] = mutable(
-        default=[],
-        deprecated_name="enabled_vgpu_types",
-        help="""
-The types of mediated devices for guests, as the driver names them: ``nvidia-35, nvidia-36``.
+    :ivar enabled_mdev_types:
+        The types of mediated devices for guests, as the driver names them: ``nvidia-35,
+        nvidia-36``.
 
-The group ``[mdev_<type>]`` has the options of one type. With several types, each group must set
-``device_addresses``; if one does not, only the first type is enabled, on every device that supports
-it.
-""",
-    )
+        The group ``[mdev_<type>]`` has the options of one type. With several types, each group must
+        set ``device_addresses``; if one does not, only the first type is enabled, on every device
+        that supports it.
+    """
+
+    enabled_mdev_types: Sequence[str] = mutable(default=[], deprecated_name="enabled_vgpu_types")
 
 
 class MdevOptions(Group, frozen=True, kw_only=True):
-    """[mdev_<type>]."""
+    """[mdev_<type>].
 
-    device_addresses: Sequence[str] = mutable(
-        default=[],
-        help="""
-The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
-device can have only one type.
-""",
-    )
-    mdev_class: str = mutable(
-        default=VGPU,
-        help="""
-The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
-letters, digits and underscores.
-""",
-    )
-    max_instances: int | None = mutable(
-        help="""
-The maximum number of devices of this type on one physical device; at least 1. Unset: as many as the
-physical device supports.
-""",
-    )
+    :ivar device_addresses:
+        The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0,
+        0000:85:00.0``. A device can have only one type.
+    :ivar mdev_class:
+        The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
+        letters, digits and underscores.
+    :ivar max_instances:
+        The maximum number of devices of this type on one physical device; at least 1. Unset: as
+        many as the physical device supports.
+    """
+
+    device_addresses: Sequence[str] = mutable(default=[])
+    mdev_class: str = mutable(default=VGPU)
+    max_instances: int | None = mutable()
 
 
 def mdev_group(type_: str) -> str:

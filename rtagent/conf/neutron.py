@@ -22,18 +22,19 @@ def _numa_nodes(whose: str) -> dict[str, Any]:
 
 
 class Neutron(Group, frozen=True, kw_only=True):
-    """[neutron]."""
+    """[neutron].
 
-    physnets: Sequence[str] = mutable(
-        default=[],
-        help="""
-The physical networks of this host whose traffic belongs to NUMA cells, for example ``foo, bar``.
+    :ivar physnets:
+        The physical networks of this host whose traffic belongs to NUMA cells, for example ``foo,
+        bar``.
 
-The group ``[neutron_physnet_<name>]`` of each of them must list these cells (``numa_nodes``). A
-guest with NUMA cells that is attached to such a network gets at least one of them. Other networks
-have no affinity. For tunnelled networks see ``[neutron_tunnel]``.
-""",
-    )
+        The group ``[neutron_physnet_<name>]`` of each of them must list these cells
+        (``numa_nodes``). A guest with NUMA cells that is attached to such a network gets at least
+        one of them. Other networks have no affinity. For tunnelled networks see
+        ``[neutron_tunnel]``.
+    """
+
+    physnets: Sequence[str] = mutable(default=[])
 
 
 class NeutronTunnel(Group, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -16,14 +17,15 @@ from msgspec.structs import fields
 from oslo_config import cfg
 
 from rtagent.errors import ConfigError
-from rtagent.model.base import Value
+from rtagent.model.base import Value, divided
 
 #: The first mistake of each option, by the option's group and name.
 Mistakes = dict[tuple[str, str], ConfigError]
 
 
 class Group(Value, frozen=True, kw_only=True):
-    """An option group. Each field is an `option`, whose default is the field's.
+    """An option group. Each field is an `option`, whose default is the field's. What the docstring
+    says of a field, as reStructuredText, is the help of the option.
 
     Made without a configuration, it has references such as ``$state_path`` as they are written.
     """
@@ -32,7 +34,9 @@ class Group(Value, frozen=True, kw_only=True):
 def option(kind: Callable[..., cfg.Opt] | None = None, **words: Any) -> Any:
     """Declare the option of a field of a `Group`, which has its name.
 
-    :param kind: oslo.config's class; None: that of the field's type. :param words: its arguments.
+    :param kind: oslo.config's class; None: that of the field's type.
+    :param words: its arguments; ``help`` if the docstring of the group says nothing of the field;
+        ``note``, a paragraph that the help of several options ends with.
     """
     return field(default_factory=_Declared(kind, words))
 
@@ -46,14 +50,17 @@ class _Declared:
     """What a field knows of its option. Called, it returns the default."""
 
     def __init__(self, kind: Callable[..., cfg.Opt] | None, words: dict[str, Any]) -> None:
-        self._kind, self._words = kind, words
+        self._kind, self._note, self._words = kind, words.pop("note", ""), words
 
     def __call__(self) -> Any:
         return frozen(self._words.get("default"))
 
-    def opt(self, name: str, annotation: Any) -> cfg.Opt:
+    def opt(self, name: str, annotation: Any, text: str | None) -> cfg.Opt:
         kind = self._kind or (cfg.Opt if "type" in self._words else _kind_of(annotation))
-        return kind(name, **self._words)
+        text = text and "\n\n".join(filter(None, (cleandoc(text), self._note)))
+        # The generator writes the type behind the help; a list or an example has to end before it.
+        end = "\n" if text and "\n" in text else ""
+        return kind(name, **{"help": text and text + end, **self._words})
 
 
 _KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
@@ -73,8 +80,11 @@ def _kind_of(annotation: Any) -> Callable[..., cfg.Opt]:
 def options(group: type[Group]) -> Sequence[cfg.Opt]:
     """Return the options that a group declares, in their order."""
     declared = ((info, info.default_factory) for info in fields(group))
+    texts = divided(group.__doc__ or "")[1]
     return [
-        made.opt(info.name, info.type) for info, made in declared if isinstance(made, _Declared)
+        made.opt(info.name, info.type, texts.get(info.name))
+        for info, made in declared
+        if isinstance(made, _Declared)
     ]
 
 

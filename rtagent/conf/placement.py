@@ -24,7 +24,26 @@ DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "publi
 
 
 class PlacementOptions(Group, frozen=True, kw_only=True):
-    """The agent's own options of [placement]."""
+    """The agent's own options of [placement].
+
+    :ivar manage_allocations:
+        Whether the agent writes the allocations of its claims to Placement.
+
+        While Placement is down, claims go on with ``yes``; their allocations are written later, in
+        order. With ``strict``, a call that creates a claim fails then, and the claim is aborted.
+        This is for a cloud whose scheduler trusts Placement alone.
+    :ivar withheld_traits:
+        Traits of this host that are not published, though they hold for Nova's libvirt driver on
+        it: ``COMPUTE_TRUSTED_CERTS``, for example, if those who act on claims do not verify images.
+    :ivar allocation_timeout:
+        The time in which the allocation of a new claim must be written, in seconds, with
+        ``manage_allocations = strict``. After that the claim is aborted, and the call fails.
+    :ivar allocation_audit_interval:
+        The interval at which the allocations of this host in Placement are compared with its
+        claims, in seconds. It is shortened at random by up to a half each time, so that the agents
+        of many hosts do not send their requests at the same moment. They are also compared at the
+        start. 0: only at the start.
+    """
 
     manage_allocations: str = mutable(
         default=ManageAllocations.NO.value,
@@ -40,41 +59,12 @@ class PlacementOptions(Group, frozen=True, kw_only=True):
                 " allocation.",
             ),
         ],
-        help="""
-Whether the agent writes the allocations of its claims to Placement.
-
-While Placement is down, claims go on with ``yes``; their allocations are written later, in order.
-With ``strict``, a call that creates a claim fails then, and the claim is aborted. This is for a
-cloud whose scheduler trusts Placement alone.
-""",
     )
     withheld_traits: Sequence[str] = mutable(
-        default=[],
-        type=Items(StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_")),
-        help="""
-Traits of this host that are not published, though they hold for Nova's libvirt driver on it:
-``COMPUTE_TRUSTED_CERTS``, for example, if those who act on claims do not verify images.
-""",
+        default=[], type=Items(StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_"))
     )
-    allocation_timeout: int = mutable(
-        default=10,
-        min=1,
-        max=300,
-        help="""
-The time in which the allocation of a new claim must be written, in seconds, with
-``manage_allocations = strict``. After that the claim is aborted, and the call fails.
-""",
-    )
-    allocation_audit_interval: int = mutable(
-        default=3600,
-        min=0,
-        help="""
-The interval at which the allocations of this host in Placement are compared with its claims, in
-seconds. It is shortened at random by up to a half each time, so that the agents of many hosts do
-not send their requests at the same moment. They are also compared at the start. 0: only at the
-start.
-""",
-    )
+    allocation_timeout: int = mutable(default=10, min=1, max=300)
+    allocation_audit_interval: int = mutable(default=3600, min=0)
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, TypeVar
 
@@ -69,3 +70,12 @@ class Value(Struct, frozen=True, kw_only=True):
 
 class Document(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value that callers send. Unknown fields are errors."""
+
+
+_FIELD = re.compile(r":ivar (\w+):")
+
+
+def divided(docstring: str) -> tuple[str, dict[str, str]]:
+    """Divide the docstring of a value: what it says of the whole, and of each field, by name."""
+    text, *fields = _FIELD.split(docstring)
+    return text, dict(zip(fields[::2], fields[1::2], strict=True))

@@ -6,19 +6,17 @@ Draft 2020-12. One rule is stricter than the draft: 1.0 is not an integer.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
 import msgspec
 
+from rtagent.model.base import divided
 from rtagent.model.event import EventDocument, EventType
 from rtagent.rpc.method import Method
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
-
-_FIELD = re.compile(r":ivar (\w+):")
 
 
 @functools.cache
@@ -70,11 +68,10 @@ def _schema(of: Any, title: str) -> Schema:
 
 def _describe(definition: Schema) -> None:
     """Divide a docstring: its text describes the object, its ``:ivar`` lines the properties."""
-    text = " ".join(definition.pop("description", "").split())
-    sentence, *fields = _FIELD.split(text)
-    if sentence.strip():
-        definition["description"] = sentence.strip()
-    for name, description in zip(fields[::2], fields[1::2], strict=True):
+    text, fields = divided(" ".join(definition.pop("description", "").split()))
+    if text.strip():
+        definition["description"] = text.strip()
+    for name, description in fields.items():
         definition["properties"][name]["description"] = description.strip()
 
 
