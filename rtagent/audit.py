@@ -1,7 +1,5 @@
 """One audit: take a snapshot, observe, plan, apply what is still valid, and summarise it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Bus: what happens in a process, as typed events to which its parts subscribe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

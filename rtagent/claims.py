@@ -5,8 +5,6 @@ change, and the claims after it) or `Refused` (every reason), or raises a `Reque
 itself is wrong. Submit it with `ResourceTracker.create`, ``change`` or ``execute``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime
 

@@ -28,8 +28,6 @@
 The message of an error is made from its ``kwargs``, so it is the same on both sides of RPC.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 

@@ -9,8 +9,6 @@ and publishes the new state::
     tracker.execute(claims.release_claim, another_call, claim.uuid)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Allocation: decide whether a claim's requirements fit the host, and choose its resources."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Check whether the host as a whole has enough vCPUs, CPUs, memory and disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value

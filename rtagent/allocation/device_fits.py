@@ -2,8 +2,6 @@
 other owners may reuse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from rtagent.model.base import Value

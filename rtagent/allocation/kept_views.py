@@ -6,8 +6,6 @@ claims are decided by is derived from the change, where the views of the state b
 equals what is derived from the state itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from rtagent.allocation.device_fits import carry_device_views

@@ -1,7 +1,5 @@
 """What the resource providers of this node have, as allocations in Placement name it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 

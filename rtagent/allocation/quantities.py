@@ -2,8 +2,6 @@
 contexts for the encryption of memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal

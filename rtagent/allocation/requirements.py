@@ -1,7 +1,5 @@
 """The requirements of a request, derived from its flavor, its image and its own documents."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 

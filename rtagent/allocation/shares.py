@@ -9,8 +9,6 @@ one that this agent counts: then another host was meant. In a live migration or 
 other host is the guest's source, which may have its part under the same consumer.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Resources that no claim gets while it is unknown what a running domain has of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rtagent.allocation.requirements import Requirements

@@ -1,7 +1,5 @@
 """The addresses of the read API, and the sockets that are bound to them."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

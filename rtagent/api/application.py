@@ -1,7 +1,5 @@
 """The WSGI application of the read API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """JSON views of a host's capacity: how many more guests of each flavor fit; what is stranded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

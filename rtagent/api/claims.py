@@ -1,7 +1,5 @@
 """JSON views of claims, migrations, orphans, drift and drains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

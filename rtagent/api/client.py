@@ -1,7 +1,5 @@
 """ReadClient: the client of the read API. Reader: whatever answers as the read API does."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """EventStream: reads ``/events`` as a browser's ``EventSource`` does: no gaps, no repetitions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """EventTail: the recorded events in memory, while a client reads them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from bisect import bisect_left

@@ -4,8 +4,6 @@ A reply is finite: it has the events since the last one that the reader has, and
 back soon, as every browser's ``EventSource`` does by itself. So a reader occupies no thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 

@@ -3,8 +3,6 @@
 Peers are the processes at the other end of a unix socket.
 """
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

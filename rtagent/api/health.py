@@ -1,7 +1,5 @@
 """JSON views of the health and readiness of a daemon, with the status code for load balancers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any

@@ -1,7 +1,5 @@
 """JSON views of what has happened: the last hour, and the recorded history of claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The state as Prometheus metrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """JSON views of a host's CPUs, NUMA cells and memory pages: use and owner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

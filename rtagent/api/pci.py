@@ -1,8 +1,6 @@
 """JSON views of PCI devices and of assigned resources (virtual GPUs, persistent memory namespaces):
 owner, status, and why a device is unavailable."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

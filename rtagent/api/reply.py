@@ -1,7 +1,5 @@
 """Reply: a status and a body, before HTTP. Routes: the tables of an API, by path."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

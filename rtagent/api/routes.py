@@ -1,7 +1,5 @@
 """The paths of the read API, and the view that answers each path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus

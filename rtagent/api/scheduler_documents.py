@@ -2,8 +2,6 @@
 how many more guests of each flavor fit, and where.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

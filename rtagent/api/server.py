@@ -1,7 +1,5 @@
 """ReadAPI: serves the read API with waitress, at one address."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

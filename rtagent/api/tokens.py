@@ -4,8 +4,6 @@ A line of the file is ``NAME ROLE sha256:HEX``. Only the digest is stored. A tok
 bits, so a fast digest suffices.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """Advice: what would make room for further builds of a flavor, or why nothing does."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The catalogue: the flavors that an operator asks about, those of live claims and of a file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Counts: the capacity of a host, counted once for each of its revisions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from rtagent.capacity.catalogue import Catalogue, CatalogueFlavor, catalogue

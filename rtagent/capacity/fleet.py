@@ -1,7 +1,5 @@
 """The room of one flavor in a fleet: on each host, and in all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction

@@ -4,8 +4,6 @@ The rule of a move decides whether a destination takes a guest. At the source, i
 released, as after the confirmation of the move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final

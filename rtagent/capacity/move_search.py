@@ -6,8 +6,6 @@ another guest has left one of them, or by way of another host, from which the gu
 another place on its own. Each plan is folded onto the states, move by move, and counted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, permutations

@@ -5,8 +5,6 @@ leave. So the number is that of the claims that the agent would grant, and the r
 claim which it would refuse.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

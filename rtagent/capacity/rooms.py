@@ -3,8 +3,6 @@
 Bound: whether a host may take a number of builds after guests have left it, by arithmetic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rtagent.allocation.capacity import capacity_of

@@ -5,8 +5,6 @@ guest, of any flavor, has it. Further guests only take more. So none gets it, in
 come, until something is given back or the host or the catalogue changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace

@@ -2,8 +2,6 @@
 message broker.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator

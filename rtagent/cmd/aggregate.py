@@ -1,7 +1,5 @@
 """rtagent aggregate: host aggregates, which are in the database of the schedulers."""
 
-from __future__ import annotations
-
 import argparse
 import uuid
 from collections.abc import Sequence

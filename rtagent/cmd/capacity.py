@@ -1,7 +1,5 @@
 """rtagent capacity: how many more guests of each flavor the host takes, and what none can use."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ JSON and YAML are for programs: they are pure ASCII and contain the values uncha
 formats may reach a terminal, a spreadsheet or a shell, where some characters have effects.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from abc import abstractmethod

@@ -2,8 +2,6 @@
 start on this host. Each one reads only; nothing is created or changed.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """rtagent claim: list and show claims, and make the calls of a conductor."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """rtagent claim release, claim abort: end claims."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from typing import Any, ClassVar

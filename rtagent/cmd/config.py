@@ -1,7 +1,5 @@
 """rtagent config: check and document the configuration of the daemon."""
 
-from __future__ import annotations
-
 import argparse
 import io
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """What the daemons have in common before and after they serve: log, exit codes, the last lines."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """rtagent db: the schema of the database, its backup and restoration, and the purge of old rows."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """rtagent doctor: run every check of this host, and say what to do. Each check reads only."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import threading

@@ -1,7 +1,5 @@
 """rtagent node drain and undrain: empty a host for maintenance."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Mapping

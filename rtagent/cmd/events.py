@@ -1,7 +1,5 @@
 """rtagent events: what has happened on the node."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

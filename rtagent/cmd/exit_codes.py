@@ -1,7 +1,5 @@
 """Exit codes of ``rtagent``. They are stable, for scripts."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """rtagent host: simulated hosts for libvirt's test driver."""
 
-from __future__ import annotations
-
 import argparse
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """rtagent key: generate, list and revoke the keys that sign calls and replies."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

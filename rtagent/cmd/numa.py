@@ -1,7 +1,5 @@
 """rtagent numa: a map of the host's CPUs and pages with their owners."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The database without the daemon: what ``--offline`` reads and ``node remove`` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime

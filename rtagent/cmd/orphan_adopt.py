@@ -1,7 +1,5 @@
 """rtagent orphan adopt: make claims of the domains that have none."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Columns that a table shows in another form than JSON and the other formats for programs do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """rtagent pci: list and show PCI devices, quarantine and clear them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@
 ``sync`` needs the agent.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The commands read the database and Placement, so that they work while the agent is down.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

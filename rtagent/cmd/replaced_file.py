@@ -1,7 +1,5 @@
 """A file that a command replaces as a whole, so that a daemon never reads a part of it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

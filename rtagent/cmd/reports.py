@@ -2,8 +2,6 @@
 resources.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows

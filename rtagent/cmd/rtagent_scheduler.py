@@ -1,7 +1,5 @@
 """rtagent-scheduler: the daemon that selects hosts."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 

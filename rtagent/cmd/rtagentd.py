@@ -1,7 +1,5 @@
 """rtagentd: the daemon of a hypervisor."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """rtagent schedule: what the scheduler has selected, or would select, and why."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """rtagent schedule advise: which moves make room for further servers of a flavor."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote

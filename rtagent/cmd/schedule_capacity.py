@@ -1,7 +1,5 @@
 """rtagent schedule capacity: how many more guests of each flavor the fleet takes, and where."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """rtagent host list and show: the hosts as the scheduler of this machine sees them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """rtagent schema: the methods and JSON Schemas of the RPC API, and those of events."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """rtagent server: build, move and delete servers, with a scheduler and the agents of all hosts."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """rtagent server: operations on a server that exists."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The request of a server, from options of the command line."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from pathlib import Path

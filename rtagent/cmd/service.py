@@ -1,7 +1,5 @@
 """rtagent service: list the services, disable and enable this host for scheduling."""
 
-from __future__ import annotations
-
 import argparse
 from datetime import datetime, timedelta
 

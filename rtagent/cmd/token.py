@@ -1,7 +1,5 @@
 """rtagent token: create, list and revoke the tokens that may read over TCP."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

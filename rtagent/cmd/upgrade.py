@@ -1,7 +1,5 @@
 """rtagent upgrade: whether this release can start on this host, before the daemon is started."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """What is checked before an operation begins: arguments, and that a host is down."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """Conductor: builds, moves and deletes servers."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ the first one. If another host may accept, the steps begin again there. After th
 if an undo fails, the operation stops instead, and can be resumed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

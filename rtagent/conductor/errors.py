@@ -1,7 +1,5 @@
 """Errors of a conductor."""
 
-from __future__ import annotations
-
 from rtagent.errors import RequestError, RtAgentError, Unavailable
 
 

@@ -1,7 +1,5 @@
 """The ports of a conductor: scheduler, agents, guests, Placement, records, the caller's hooks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 

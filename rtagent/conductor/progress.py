@@ -1,7 +1,5 @@
 """Progress: the results of an operation's steps. It is durable before each step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run: one operation while a conductor works on it, with the calls that its steps make."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress

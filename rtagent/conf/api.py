@@ -1,7 +1,5 @@
 """[api]: the read API."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import cfg

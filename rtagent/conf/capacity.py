@@ -1,7 +1,5 @@
 """[capacity]: the flavors that are asked about."""
 
-from __future__ import annotations
-
 from rtagent.conf.options import Group, mutable
 
 

@@ -1,7 +1,5 @@
 """[claims]: leases, the retention of records, and how claims are counted and judged."""
 
-from __future__ import annotations
-
 from rtagent.conf.options import Group, mutable
 from rtagent.model.policy import DeviceOrder
 

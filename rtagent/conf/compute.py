@@ -2,8 +2,6 @@
 files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rtagent.conf.options import Group, mutable

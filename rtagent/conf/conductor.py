@@ -1,7 +1,5 @@
 """[conductor]: the database, the hosts and the time limits of a conductor."""
 
-from __future__ import annotations
-
 from rtagent.conf.options import Group, option
 
 

@@ -1,7 +1,5 @@
 """[database] and [events]: the database of claims, and the events in it."""
 
-from __future__ import annotations
-
 from rtagent.conf.options import Group, option
 
 

@@ -1,7 +1,5 @@
 """[DEFAULT]: the identity of the agent, its intervals, and the resources reserved for the host."""
 
-from __future__ import annotations
-
 import math
 import socket
 from collections.abc import Sequence

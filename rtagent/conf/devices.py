@@ -1,7 +1,5 @@
 """[devices] and [mdev_<type>]: mediated devices, such as virtual GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 

@@ -3,8 +3,6 @@
 A mistake names the file, the line and the key.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The options of libraries, which are checked with our options before the library reads them."""
 
-from __future__ import annotations
-
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import distribution

@@ -1,7 +1,5 @@
 """[libvirt]: the hypervisor, persistent memory, and the power of host CPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rtagent.conf.options import Group, mutable, option

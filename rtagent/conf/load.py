@@ -5,8 +5,6 @@ A value that violates its option's type or bounds, or a rule between options, is
 All of them are raised together, as an `ExceptionGroup`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys

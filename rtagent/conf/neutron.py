@@ -1,7 +1,5 @@
 """[neutron], [neutron_physnet_<name>] and [neutron_tunnel]: the NUMA cells of networks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

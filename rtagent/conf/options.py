@@ -3,8 +3,6 @@
 Options are read one by one, so that all mistakes are reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from inspect import cleandoc

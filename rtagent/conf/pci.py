@@ -1,7 +1,5 @@
 """[pci]: the devices of the host that guests can be given, and the names to request them by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import cfg

@@ -3,8 +3,6 @@
 keystoneauth1 brings an HTTP client, so it is imported only where its options are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import cfg

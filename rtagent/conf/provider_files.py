@@ -4,8 +4,6 @@ The format and its rules are Nova's. Which providers the files describe is decid
 node is known (`rtagent.placement.offers`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

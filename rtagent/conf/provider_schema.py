@@ -4,8 +4,6 @@ Unknown fields are refused only where schema 1.0 refuses them. Elsewhere a later
 add fields, which have no effect here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Read the document of a file that an operator writes, as a provider file: YAML, with limits."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections import Counter

@@ -2,8 +2,6 @@
 and the versions that they send while hosts of two releases work together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oslo_config import types

@@ -1,7 +1,5 @@
 """The rules between options, which the types of single options cannot express."""
 
-from __future__ import annotations
-
 import math
 import os.path
 from collections import Counter

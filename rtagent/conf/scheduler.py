@@ -1,7 +1,5 @@
 """[scheduler]: what agents report to schedulers, and how schedulers select hosts."""
 
-from __future__ import annotations
-
 from rtagent.conf.options import Group, mutable, option
 from rtagent.model.policy import Aliases
 

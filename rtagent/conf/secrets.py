@@ -1,7 +1,5 @@
 """Secrets: the passwords in a configuration, which no report may show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote

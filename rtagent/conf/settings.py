@@ -1,7 +1,5 @@
 """Settings: the whole configuration as one frozen value, and the policies that result from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache

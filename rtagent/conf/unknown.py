@@ -5,8 +5,6 @@ A ``nova.conf`` may be used as it is. An option of it that would be ignored with
 it means something for claims, is a mistake that an operator has to know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Directories that must be safe from other users of this machine, and files that outlive it."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

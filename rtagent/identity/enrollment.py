@@ -3,8 +3,6 @@
 Nothing is written before the rule accepts. Each refusal names the fault, its place and the remedy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Locks on files. A process keeps them until it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The ids of the machine, and the file that contains the node's uuid."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The identity of a node, which a process must prove before it may write for the node."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """FileWitness: what an agent remembers of its node outside of the store, in its state directory."""
 
-from __future__ import annotations
-
 import os
 import struct
 import threading

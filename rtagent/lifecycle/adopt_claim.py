@@ -5,8 +5,6 @@ owner holds is refused, because a unit has one owner (P6). A host CPU on which o
 another one runs is not held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 

@@ -3,8 +3,6 @@
 An owner may have any number of them besides its main claim. They end with that claim at the latest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 

@@ -4,8 +4,6 @@ When a claim ends, so do the attach claims that were added to it and the move th
 and devices that may be used once are quarantined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Drain a node: begin it, end it, and refuse new claims meanwhile. Pure."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from msgspec.structs import replace

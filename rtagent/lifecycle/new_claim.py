@@ -1,7 +1,5 @@
 """A new claim: the resources that are assigned to it, and its lease. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 

@@ -2,8 +2,6 @@
 here, which follows from its flavor and image, too, and the uuids of providers. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 

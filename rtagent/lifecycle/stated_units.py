@@ -2,8 +2,6 @@
 owners hold: a unit has one owner (P6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import UNSET

@@ -1,7 +1,5 @@
 """The life cycle of a claim: which verb leads from which state to which."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 

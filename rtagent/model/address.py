@@ -1,7 +1,5 @@
 """PCI addresses, and the two patterns by which an operator names a set of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple

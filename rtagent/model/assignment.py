@@ -3,8 +3,6 @@
 Names and units are those of Nova's InstanceNUMATopology.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.model.base import Positive, Value

@@ -1,7 +1,5 @@
 """Base classes and bounded types of all values and documents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, TypeVar

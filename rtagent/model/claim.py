@@ -3,8 +3,6 @@
 Usage is the sum of the claims.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 

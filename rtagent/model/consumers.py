@@ -6,8 +6,6 @@ both belong to the instance, because the source could not be asked. A consumer m
 of other hosts, too: each agent knows and writes those on its own providers only.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Parse and format CPU sets as operators write them: ``0-3,^1,8``."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 

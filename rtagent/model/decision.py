@@ -1,7 +1,5 @@
 """The decision on a request: granted with a change, or refused with every reason."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime

@@ -4,8 +4,6 @@ A frozen value has no cache of its own, because nothing may write into it. The c
 by the identity of the value, and drops them when the value is freed.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import weakref

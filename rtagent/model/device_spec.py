@@ -1,7 +1,5 @@
 """``[pci] device_spec``: which devices guests may use, and the tags of these devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rtagent.errors import PciConfigInvalidSpec

@@ -5,8 +5,6 @@ a change are written with the change and are complete. The others are announced:
 soon afterwards, and may be lost if the process is killed before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final

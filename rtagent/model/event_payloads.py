@@ -4,8 +4,6 @@ A new field with a default value is a minor change; any other change of a payloa
 version of the events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any

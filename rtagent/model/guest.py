@@ -1,7 +1,5 @@
 """Guests as they are found on the host: their layouts, as claims need them, and adoption."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum

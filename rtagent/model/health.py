@@ -1,7 +1,5 @@
 """Health of the agent's parts."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable
 from datetime import datetime

@@ -7,8 +7,6 @@ A scheduler keeps the hosts of all agents in memory, so a host has bounds, far a
 scheduler sets a host beyond one of them aside, and names it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 

@@ -4,8 +4,6 @@ A guest takes one context of the host. Each model has contexts of its own, and i
 provider of its own, as in Nova.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

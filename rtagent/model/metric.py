@@ -1,7 +1,5 @@
 """Measurements of compute monitors, their documents, and the use of CPUs that they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -3,8 +3,6 @@
 By itself a migration neither allocates nor frees anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal

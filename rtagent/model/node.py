@@ -1,7 +1,5 @@
 """The node, the process that writes for it, its drain, and the aggregates that it is in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal

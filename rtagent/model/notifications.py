@@ -4,8 +4,6 @@ They follow from the state before a change and from the change, so every change 
 call or audit makes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

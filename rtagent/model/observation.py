@@ -1,7 +1,5 @@
 """Observation: what the hypervisor reported about the host, and how completely."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from typing import Final

@@ -5,8 +5,6 @@ is computed from the state when they are written, so a row never becomes outdate
 twice is harmless.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Owners: the claims that one owner may have on a node, and the usage that it counts for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 

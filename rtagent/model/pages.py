@@ -1,7 +1,5 @@
 """Sizes of memory pages, and requests for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """The operator's policies: resources for guests, overcommit, PCI, Placement's inventories."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from decimal import Decimal
 from enum import StrEnum

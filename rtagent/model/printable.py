@@ -5,8 +5,6 @@ any character. They are stored and returned unchanged, and escaped where they ar
 only rule for that. An output with a syntax of its own (HTML, CSV, a shell) escapes by that as well.
 """
 
-from __future__ import annotations
-
 import re
 
 #: What a text of several lines keeps.

@@ -4,8 +4,6 @@ The root provider is the host: its uuid is the node's, its name is the hyperviso
 of a child is the root's name, an underscore and a suffix that stands for a device.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from uuid import UUID, uuid5

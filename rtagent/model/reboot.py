@@ -1,7 +1,5 @@
 """Reboot: the time after a reboot of the host for which guests are awaited."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Requests for resources: of builds, and of devices for a guest that is here; their flavors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated

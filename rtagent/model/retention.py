@@ -4,8 +4,6 @@ A wall clock can be set by days, in either direction. So the age of a record is 
 the node's agents have run since it was written. The node's revisions order the records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Self

@@ -4,8 +4,6 @@ This runs for refused documents only, so it is thorough rather than fast. Senten
 what was sent, because that may be of any size.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Servers, and operations on them, as a conductor records them; requests for hosts and answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Nova's host statistics, counted from the claims of the instances that are on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING, LIVE_MIGRATION, OUTGOING, Claim

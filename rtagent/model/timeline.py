@@ -1,7 +1,5 @@
 """The timeline: what has happened on a node within the last hour."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final, Literal
 

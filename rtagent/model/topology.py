@@ -1,7 +1,5 @@
 """Topology of the host: capacity only, never usage (LP1995153)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.model.base import Value

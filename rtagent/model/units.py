@@ -4,8 +4,6 @@ The model counts memory and disk in MB, and memory pages in KiB. As in Nova, the
 1 MB is 1024 KiB, and 1 GB is 1024 MB.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from decimal import Decimal

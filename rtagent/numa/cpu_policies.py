@@ -1,8 +1,6 @@
 """The CPU policies of a guest: which of its vCPUs are dedicated, which are realtime, how they use
 thread siblings, where its emulator's threads run, and which CPU topology it sees."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

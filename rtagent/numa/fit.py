@@ -5,8 +5,6 @@ resources that each guest cell would take from each host cell. The search then c
 for each guest cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """The host to which a guest is fitted, and the capacity of each of its NUMA cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """The host's CPUs: the sets that the operator configures, offline CPUs, and idle siblings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace

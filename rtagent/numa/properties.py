@@ -1,7 +1,5 @@
 """Extra specs of a flavor and properties of an image, read together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

@@ -9,8 +9,6 @@ A physical network, or tunnelled networks as a whole, may belong to host cells. 
 cells gets at least one of these (Nova's rule). Other networks have no affinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """CPU selection: the host CPUs of a cell for dedicated vCPUs, by ``hw:cpu_thread_policy``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A claim gets resources with identifiers, never only a number of resources.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Candidate devices of a request, and their NUMA affinity to the guest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import filterfalse

@@ -4,8 +4,6 @@ The fit is pure and deterministic: equal arguments give equal results, so that a
 devices that a test of the claim has returned.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

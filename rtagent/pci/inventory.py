@@ -5,8 +5,6 @@ specification matches it any more (P10; LP1633120: a typing error in the option 
 use).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace

@@ -7,8 +7,6 @@ functions exclude each other. The choice of physical functions is found by tryin
 limit that the caller sets.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 

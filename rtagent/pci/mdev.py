@@ -5,8 +5,6 @@ device need not exist: it is created for the claim that has the identifier. An a
 device, which others created, has its own uuid in place of the index.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID, uuid5

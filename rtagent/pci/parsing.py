@@ -4,8 +4,6 @@ The values of ``[pci]`` options are JSON documents; `OptionDocument` reads one k
 parsers read single values: booleans, hexadecimal ids, and names of Placement.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

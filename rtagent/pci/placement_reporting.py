@@ -5,8 +5,6 @@ and one set of traits. So the operator may make either the physical function or 
 functions available, and all these virtual functions must have equal tags (Nova's rules).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Persistent memory: namespaces grouped by labels, and flavors that request labels."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

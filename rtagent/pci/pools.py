@@ -4,8 +4,6 @@ Devices of one class differ only in address and IOMMU group. A pool is coarser: 
 available devices that a scheduler cannot distinguish, of one or more classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Device requests of a claim: from the flavor's aliases and the instance's ``pci_requests``."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final

@@ -6,8 +6,6 @@ a provider of its own. That is how Placement allocates, and how an agent chooses
 allocations.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 tags as JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

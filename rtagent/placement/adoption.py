@@ -5,8 +5,6 @@ keep these uuids, and so their allocations. What was found is kept in a file, so
 from the start of the process, even if Placement is down then.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """AggregateMirror: mirrors host aggregates in Placement, as aggregates of the hosts' providers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable

@@ -4,8 +4,6 @@ Each consumer that has an allocation here gets one of four verdicts. The reasons
 of this agent: a claim that is live, a record that a claim or a move has ended, or neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum
 

@@ -5,8 +5,6 @@ what they should be is computed from the state of that moment. A row leaves the 
 Placement has the allocation, so that a process that is killed writes it again after its restart.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """PlacementCandidates: candidates for a request, and the allocations that a selection writes."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections import Counter

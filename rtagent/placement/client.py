@@ -1,7 +1,5 @@
 """HttpPlacement: the client of the Placement API, and its error"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
 from http import HTTPStatus

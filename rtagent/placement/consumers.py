@@ -5,8 +5,6 @@ A consumer may have allocations on other hosts, which other agents write, and on
 agent knows. Those are kept: only the parts on this node's providers are replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from http import HTTPStatus
 from typing import Any, Protocol

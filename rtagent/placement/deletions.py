@@ -5,8 +5,6 @@ migrations whose claims here have ended. An operator deletes allocations that be
 Parts on other nodes stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.errors import ConsumerInUse, IllegalTransition, InvariantViolated

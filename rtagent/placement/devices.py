@@ -5,8 +5,6 @@ device for one use is, as in Nova: it will not be available after the claim eith
 claim has and no new claim can get is reserved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import os_traits

@@ -1,7 +1,5 @@
 """The fewest requests that bring a provider to its wanted state, and the differences. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Set
 
 from msgspec.structs import replace

@@ -5,8 +5,6 @@ scheduler would offer the device again. During a resize on one host the devices 
 count until the resize ends.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto

@@ -1,7 +1,5 @@
 """PartHealth: the health of a part that writes to Placement."""
 
-from __future__ import annotations
-
 from rtagent.model.health import Status
 from rtagent.ports import Reporter
 

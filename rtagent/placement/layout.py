@@ -1,7 +1,5 @@
 """The layout of a node's tree in Placement: where inventories and allocations are. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value

@@ -8,8 +8,6 @@ several did, that of the most recent one. A round that no call caused (after a s
 refresh) has an id of its own. A round that failed leaves its id to the next one.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ The rules are Nova's. An entry for a provider by its uuid or its name replaces t
 Only names that the agent does not publish itself can be added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace

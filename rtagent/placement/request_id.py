@@ -4,8 +4,6 @@ oslo.context keeps the context of each thread. `HttpPlacement` sends its global 
 ``X-Openstack-Request-Id``, so Placement's log has it, and so have the agent's own log lines.
 """
 
-from __future__ import annotations
-
 from oslo_context import context
 
 

@@ -6,8 +6,6 @@ inventories and allocations are replaced by one request (``POST /reshaper``). A 
 request leaves is empty, so that an interrupted one can be repeated.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """SharedRequests: calls that wait at the same time share one request to Placement."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence

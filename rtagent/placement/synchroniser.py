@@ -1,7 +1,5 @@
 """Synchroniser: makes Placement match a tree, with the fewest requests, despite other writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 from typing import Any
 

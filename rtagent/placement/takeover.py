@@ -5,8 +5,6 @@ the agent's tree. Each step may be interrupted and repeated: the next start sees
 was done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Set
 from http import HTTPStatus
 from typing import Any

@@ -10,8 +10,6 @@ time. Nothing is reserved that the allocations of the node's own claims need: a 
 later must not prevent that they are written.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The CPUs, cells and pages of a running domain, as the assignment that a claim records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """The devices of a running domain, as the units that a claim records."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Adopt a domain: the claim that describes it exactly. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """apply: the steps that still hold, as one Change. The others wait for the next audit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar

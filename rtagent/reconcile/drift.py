@@ -1,7 +1,5 @@
 """Differences between claims and the host: orphans, drift, absent resources, suspect claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rtagent.model.assignment import Assignment

@@ -1,7 +1,5 @@
 """plan: the steps that an observation calls for. Absence is never evidence of release (P4)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from functools import partial

@@ -5,8 +5,6 @@ body. An error there ends the connection with the message still in the queue, so
 message ends the next connection, too. And a body may be as large as the broker allows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from struct import error as StructError
 from struct import pack, unpack_from

@@ -5,8 +5,6 @@ documented extension points: the classes of connections, channels and messages, 
 handler. The messages of other queues, such as replies, are not checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

@@ -1,7 +1,5 @@
 """The methods of a build's claim and of the adoption of domains, and their arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

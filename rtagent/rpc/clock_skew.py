@@ -1,7 +1,5 @@
 """The difference between the clocks of a caller and of a server, which ``ping`` shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The context of a call: its user and its request id."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The methods of PCI devices (hot plug and quarantine), and their arguments."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

@@ -4,8 +4,6 @@ Two agents with one ``[DEFAULT] host`` share a queue of the message broker, so t
 either of them. An agent that does not know a claim must then not answer that it has ended.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import uuid

@@ -5,8 +5,6 @@ answer. The documents of the methods have rules of their own (`rtagent.rpc.valid
 violations are answered.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import islice

@@ -1,7 +1,5 @@
 """Errors of calls that have nothing to do with claims."""
 
-from __future__ import annotations
-
 from rtagent.errors import RequestError, RtAgentError
 
 

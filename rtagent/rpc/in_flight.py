@@ -7,8 +7,6 @@ no thread for claims, ends and reads. So a call over the limit is refused at onc
 because a queued call would keep a thread, too.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ is missing for good if its caller has ended, and for a moment while its caller r
 restart of the broker. So a reply is tried once; the few that fail are repeated here, by one thread.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A method is declared once, where it is served: by `rpc_method` on a function. Th
 JSON Schemas, the reference and the Python client are generated from the declaration.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The method tables of both RPC APIs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.rpc import (

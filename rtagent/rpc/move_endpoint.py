@@ -1,7 +1,5 @@
 """The methods of moves (resize, migration, live migration, evacuation), and of what they leave."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec.structs import replace

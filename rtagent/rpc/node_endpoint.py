@@ -1,7 +1,5 @@
 """The methods of the node and its service: audit, Placement, builds, drain, reports, ping."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

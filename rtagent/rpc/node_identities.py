@@ -5,8 +5,6 @@ node in ``compute_nodes`` is of the host that its agent has written there, and i
 the one there. Another node is of the host whose key has reported it first, see `NodeHosts`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, Protocol

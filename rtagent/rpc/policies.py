@@ -1,7 +1,5 @@
 """The rules of both APIs: the policy that is in force unless an operator overrides it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 

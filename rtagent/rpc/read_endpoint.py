@@ -1,7 +1,5 @@
 """The methods that change nothing: a test of a claim, and reads of snapshot and documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The reference of the RPC API as reStructuredText, made from the methods and their schemas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import MAX_INT

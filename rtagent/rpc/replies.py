@@ -1,7 +1,5 @@
 """The types of the replies of an agent's methods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any

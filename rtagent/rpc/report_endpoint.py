@@ -4,8 +4,6 @@ They are cast to every scheduler, and have no reply. A malformed report is set a
 counts in ``rtagent_rpc_total``, and its host is not selected until a good one comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ The table is the policy that is in force unless an operator overrides it, see
 `rtagent.rpc.trust.policy`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.conf.rpc import ROLES

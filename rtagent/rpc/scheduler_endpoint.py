@@ -1,7 +1,5 @@
 """The methods of a scheduler: selections, host aggregates, services, ping; and their arguments."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

@@ -3,8 +3,6 @@
 Draft 2020-12. One rule is stricter than the draft: 1.0 is not an integer.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ServedAgent: what the methods of an agent use, and their replies with claims."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future

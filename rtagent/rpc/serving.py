@@ -1,7 +1,5 @@
 """Endpoint: serves the methods of an API: validates, counts and times every call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial

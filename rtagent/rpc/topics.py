@@ -1,7 +1,5 @@
 """The topics of messages: each has the queues of the servers of one API."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 #: Calls and casts reach one agent, by its host; a fanout cast reaches all agents.

@@ -5,8 +5,6 @@ published schemas allow. jsonschema only explains a refusal, because msgspec sto
 mistake.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from itertools import islice

@@ -3,8 +3,6 @@
 Nothing is locked, assumed or written, and Placement is not asked.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The rules of changes to host aggregates. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace

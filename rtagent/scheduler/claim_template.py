@@ -1,7 +1,5 @@
 """ClaimTemplate: the claim that a request needs on any host, for any of its instances."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

@@ -2,8 +2,6 @@
 selected and not the best of the others.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence

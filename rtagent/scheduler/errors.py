@@ -1,7 +1,5 @@
 """Errors of the scheduler, raised at the client with their types."""
 
-from __future__ import annotations
-
 from rtagent.errors import RequestError, Unavailable
 
 

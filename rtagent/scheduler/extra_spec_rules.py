@@ -13,8 +13,6 @@ none of these               it is exactly this text
 They are Nova's, with ``<`` and ``>`` for numbers in addition.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterator

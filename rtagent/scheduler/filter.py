@@ -3,8 +3,6 @@
 Request: one call of the scheduler, as filters and weighers see it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar

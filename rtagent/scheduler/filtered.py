@@ -1,7 +1,5 @@
 """The result of filtering: the hosts that passed, and why others did not."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction

@@ -3,8 +3,6 @@
 Nothing is locked, assumed or written, and Placement is not asked.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

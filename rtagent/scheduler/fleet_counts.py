@@ -1,7 +1,5 @@
 """FleetCounts: the room of each flavor in the fleet, counted again where a host has changed."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

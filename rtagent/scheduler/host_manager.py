@@ -1,7 +1,5 @@
 """HostManager: the scheduler's view of all hosts."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections import Counter

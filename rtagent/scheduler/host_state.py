@@ -1,7 +1,5 @@
 """HostState: one host as the scheduler sees it, immutable."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

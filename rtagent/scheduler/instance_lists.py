@@ -5,8 +5,6 @@ messages about one instance, the one with the higher number counts, in whatever 
 number that is missing, or a digest that differs, shows that the whole list is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec

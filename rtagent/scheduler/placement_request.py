@@ -5,8 +5,6 @@ without a suffix for the flavor, those that the flavor names, one for each reque
 for the context of encrypted memory, and, with ``pci_in_placement``, one for each PCI device.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

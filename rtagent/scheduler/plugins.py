@@ -1,7 +1,5 @@
 """Plugins by name, from entry points, so that other packages add their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Any

@@ -1,7 +1,5 @@
 """Placement, as a selection sees it, and its candidates by host."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 The units in use are those by which `allocate` decides.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -4,8 +4,6 @@ The description of a host and a list of instance infos may have more values than
 have, so a message has them as packed text: JSON, compressed by zlib, in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import math

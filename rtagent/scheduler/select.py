@@ -1,7 +1,5 @@
 """Scheduler: select hosts for the instances of a request, and remember the last decisions."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

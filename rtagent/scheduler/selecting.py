@@ -1,7 +1,5 @@
 """Selecting: one call of `select_destinations`. Claims are assumed instance by instance."""
 
-from __future__ import annotations
-
 import itertools
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence

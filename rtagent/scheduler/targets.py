@@ -4,8 +4,6 @@ They are judged before the filters, with Nova's rules: names of hosts to ignore 
 compared without case, names of nodes and of a destination exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 

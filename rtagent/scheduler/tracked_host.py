@@ -1,7 +1,5 @@
 """TrackedHost: everything that a scheduler knows of one node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Weigher: the base class of the weighers (entry points ``rtagent.scheduler.weighers``)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import ClassVar

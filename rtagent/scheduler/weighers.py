@@ -1,7 +1,5 @@
 """The weighers that are shipped, see `Weigher`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.model.host_report import InstanceInfo

@@ -1,7 +1,5 @@
 """WeightColumn: the weights that one weigher gives the hosts of one request."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -2,8 +2,6 @@
 refused.
 """
 
-from __future__ import annotations
-
 import threading
 
 from rtagent.errors import (

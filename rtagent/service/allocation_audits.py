@@ -1,7 +1,5 @@
 """AllocationAudits: when allocations in Placement are compared with the claims."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Calls that wait for Placement: to delete allocations, or to have that of a new claim written."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import uuid

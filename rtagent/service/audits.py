@@ -1,7 +1,5 @@
 """Audits: the schedule of the audits of the host, and the reaction to their results."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Configuration: the daemon's command line and files, checked as a whole, at start and reload."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from oslo_config import cfg

@@ -2,8 +2,6 @@
 happens. `rtagent.bus` and `rtagent.audit` have those of the tracker and of audits.
 """
 
-from __future__ import annotations
-
 from rtagent.bus import Bus
 from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import DuplicateHost, RtAgentError

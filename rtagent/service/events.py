@@ -3,8 +3,6 @@
 Announced is what is no part of a change: a refusal, an audit, a measurement, a new service state.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

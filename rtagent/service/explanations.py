@@ -1,7 +1,5 @@
 """Explanations: explains requests for the pages of a scheduler, one at a time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from typing import Any

@@ -2,8 +2,6 @@
 the end of that when so many builds have failed in a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import datetime
 

@@ -6,8 +6,6 @@ contradict the host while the agent runs causes a warning, and existing allocati
 that does not fit its specification is left out, see `rtagent.reconcile.steps`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rtagent.conf.settings import Settings

@@ -1,7 +1,5 @@
 """HostReports: report the state of the host, and its instances, to all schedulers."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

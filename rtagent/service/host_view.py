@@ -2,8 +2,6 @@
 from a shared database.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from rtagent.conf.settings import SettingsHolder

@@ -1,7 +1,5 @@
 """Housekeeping: purges operations, released claims and finished moves after their retention."""
 
-from __future__ import annotations
-
 from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.lifecycle import moves
 from rtagent.model.retention import Retention

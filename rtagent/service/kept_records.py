@@ -2,8 +2,6 @@
 services. MirroredAggregates: writes aggregates to Placement.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Concatenate, Generic, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """Loop: a thread that repeats turns, with pauses that a wake-up shortens."""
 
-from __future__ import annotations
-
 import math
 import random
 import threading

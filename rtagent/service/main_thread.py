@@ -2,8 +2,6 @@
 the process for SIGUSR1.
 """
 
-from __future__ import annotations
-
 import queue
 import signal
 import sys

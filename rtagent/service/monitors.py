@@ -1,7 +1,5 @@
 """Monitors: measure the host with the compute monitors, and pass the metrics on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

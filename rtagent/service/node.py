@@ -43,8 +43,6 @@
      - the main thread, which ends the process
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import rtagent

@@ -1,7 +1,5 @@
 """What an agent shows of its node: gauges, sections of the state report, and a log of drains."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

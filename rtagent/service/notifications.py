@@ -1,7 +1,5 @@
 """Notifications: publishes the recorded events in their order, each at least once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 

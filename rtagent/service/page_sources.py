@@ -1,7 +1,5 @@
 """page_sources: what the pages of an agent show in addition to its state."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

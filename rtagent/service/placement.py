@@ -1,7 +1,5 @@
 """What an agent does in Placement, on one thread with one client, or that it does nothing there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 

@@ -3,8 +3,6 @@
 Only with ``[libvirt] cpu_power_management``. The strategies are in `rtagent.virt.power`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager

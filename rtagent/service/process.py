@@ -1,7 +1,5 @@
 """Process: a daemon from start to stop, whatever it serves, and its gauges."""
 
-from __future__ import annotations
-
 import gc
 import platform
 import threading

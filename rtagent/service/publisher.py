@@ -1,7 +1,5 @@
 """Publisher: publish the node to Placement."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from rtagent.bus import StatePublished

@@ -2,8 +2,6 @@
 up to date.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rtagent.bus import StatePublished, WriterDown

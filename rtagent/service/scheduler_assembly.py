@@ -1,7 +1,5 @@
 """The adapters of a scheduler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ oslo.reports would make it within the signal handler, that is, between any two i
 main thread, which may hold a lock that the report needs. Here a thread of its own makes it.
 """
 
-from __future__ import annotations
-
 import _thread
 import os
 import signal

@@ -2,8 +2,6 @@
 makes progress by itself, whatever others do.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """The callers of a daemon: keys, and the options that name them; the policy and the bounds."""
 
-from __future__ import annotations
-
 from oslo_config import cfg
 
 from rtagent.conf.options import mistake

@@ -1,7 +1,5 @@
 """The versions of what a program of this installation runs on. No server is contacted."""
 
-from __future__ import annotations
-
 import platform
 import re
 import sqlite3

@@ -4,8 +4,6 @@ Writing a log line takes a third of the time of a claim, so no caller waits for 
 queued, and a thread of the service writes them. The steps of one turn share a line.
 """
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Iterator, Sequence
 

@@ -5,8 +5,6 @@ Without escapes and limits, a line feed in a name forges a line of the log, and 
 the disk.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -1,7 +1,5 @@
 """Metrics: durations, counts and gauges, in a registry that belongs to the agent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

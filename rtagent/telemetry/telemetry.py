@@ -1,7 +1,5 @@
 """Telemetry: the reporter of a running agent, with its health, its log and its metrics."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import threading

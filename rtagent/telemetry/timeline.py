@@ -1,7 +1,5 @@
 """Timeline: the audits, refusals, outages and moves of the last hour, in bounded memory."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Stores that do something around each call of another store: one fails when a test requests it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar

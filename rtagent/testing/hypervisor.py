@@ -1,7 +1,5 @@
 """A hypervisor in memory. A test can change it during an audit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec.structs import replace

@@ -4,8 +4,6 @@ Besides the `HttpPlacement` it has what other clients do to a provider (`overwri
 `delete`), and it can be made to fail.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from copy import deepcopy

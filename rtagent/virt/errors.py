@@ -1,7 +1,5 @@
 """Errors of hypervisors that concern a conductor, and not an agent."""
 
-from __future__ import annotations
-
 from rtagent.errors import RtAgentError
 
 

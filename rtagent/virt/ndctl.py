@@ -1,7 +1,5 @@
 """The host's persistent memory namespaces, from the command ndctl."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

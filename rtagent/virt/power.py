@@ -1,7 +1,5 @@
 """CPU power management: one strategy per value of ``[libvirt] cpu_power_management_strategy``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """WrappedHypervisor: the base of hypervisors that show another one differently."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rtagent.model.guest import DomainDocument, GuestLayout

@@ -1,7 +1,5 @@
 """The capacity of the fleet: a bar for each flavor, and one flavor host by host."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter

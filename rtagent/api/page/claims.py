@@ -1,7 +1,5 @@
 """The pages of claims: a table of all, one claim, and the recorded history."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime

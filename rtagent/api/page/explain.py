@@ -1,7 +1,5 @@
 """The page "explain": what each filter and weigher of a scheduler says about each host."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, get_args

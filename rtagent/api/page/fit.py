@@ -3,8 +3,6 @@
 Its form has the fields of a flavor and an image, as that of the page "explain" of a scheduler.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

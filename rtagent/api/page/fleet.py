@@ -1,7 +1,5 @@
 """The hosts of a fleet: a heat map and a table of all, and one host as the scheduler knows it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

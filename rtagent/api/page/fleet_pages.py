@@ -1,7 +1,5 @@
 """The pages of a scheduler: the fleet, one host, capacity, explain, decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol

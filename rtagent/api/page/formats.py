@@ -1,7 +1,5 @@
 """Values as people read them: the filters of the templates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -3,8 +3,6 @@
 It is made of the documents of the read API, so it shows what they show.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The pages of an agent but the host map: claims, one claim, timeline, history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Protocol
 

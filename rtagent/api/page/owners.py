@@ -1,8 +1,6 @@
 """The owners of a host's resources, as the host map lists them, and their badges: the colour,
 pattern and code by which the pages show an owner."""
 
-from __future__ import annotations
-
 import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence

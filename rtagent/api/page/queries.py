@@ -1,7 +1,5 @@
 """The queries of pages: every value is checked, and a wrong one is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode

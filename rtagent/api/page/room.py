@@ -1,7 +1,5 @@
 """What still fits: the room of each flavor beside the host map, and the stranded parts on it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any

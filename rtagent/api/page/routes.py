@@ -3,8 +3,6 @@
 PageCache: renders a page once for each version of its data, whatever the number of viewers.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """PageSources: what pages and documents show in addition to the published state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """The timeline: what has happened within the last hour, as a chart and as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The operations of a conductor: a table of steps for each kind."""
 
-from __future__ import annotations
-
 from rtagent.conductor.engine import Table
 from rtagent.conductor.operations.build import BUILD
 from rtagent.conductor.operations.delete import DELETE

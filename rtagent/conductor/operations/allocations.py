@@ -5,8 +5,6 @@ that a conductor that has lost the operation decides none; and Placement refuses
 a consumer has another generation after each write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """The operation build."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The operation delete. It is never undone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rtagent.conductor.engine import Step, Table, gone

@@ -1,7 +1,5 @@
 """The operation evacuation, and clear-evacuated, which ends it at the host that has failed."""
 
-from __future__ import annotations
-
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.hosts import (

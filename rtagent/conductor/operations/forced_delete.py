@@ -4,8 +4,6 @@ A forced delete takes the place of the operation that runs on the server, if the
 every host that this one can have reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace

@@ -3,8 +3,6 @@
 A call that ends a claim is owed to a host that does not answer.
 """
 
-from __future__ import annotations
-
 import uuid
 from contextlib import nullcontext, suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """The operation live-migration."""
 
-from __future__ import annotations
-
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.hosts import cleanup, prepare, select, unselect

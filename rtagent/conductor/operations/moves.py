@@ -1,7 +1,5 @@
 """Steps that moves have in common: the migration, its claims, and allocations."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any, cast
 from uuid import UUID

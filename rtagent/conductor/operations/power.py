@@ -1,7 +1,5 @@
 """The operations start, stop, shelve and unshelve."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

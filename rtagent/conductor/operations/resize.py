@@ -3,8 +3,6 @@
 It ends with a server that waits for the operation confirm or revert.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

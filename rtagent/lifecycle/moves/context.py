@@ -2,8 +2,6 @@
 made, and when they are purged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import wraps

@@ -1,7 +1,5 @@
 """The destination of a move: a guest is expected, and arrives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

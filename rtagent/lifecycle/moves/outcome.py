@@ -4,8 +4,6 @@ The transitions that are missing on this node are made in one change. As with th
 changes nothing, and an outcome that contradicts an earlier one is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The steps of a move after its claim: the guest leaves, arrives for good, or comes back."""
 
-from __future__ import annotations
-
 from rtagent.lifecycle.consequences import unchanged
 from rtagent.lifecycle.moves.context import MoveContext, move_rule
 from rtagent.lifecycle.transitions import illegal

@@ -1,7 +1,5 @@
 """The definitions of RabbitMQ for a list of hosts, to be imported by ``rabbitmqctl``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The names of exchanges and queues at RabbitMQ, as oslo.messaging makes them."""
 
-from __future__ import annotations
-
 import re
 import uuid
 

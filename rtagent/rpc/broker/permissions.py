@@ -1,7 +1,5 @@
 """The permissions at RabbitMQ that each user needs, and no more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What to do when RabbitMQ refuses a client: its errors name the user, but not the permission."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A probe has no effect: it names queues and exchanges that do not exist, or sends
 no queue. RabbitMQ judges the permissions first, and logs a line for each refusal.
 """
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable, Sequence

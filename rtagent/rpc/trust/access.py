@@ -2,8 +2,6 @@
 other callers, within bounds, and records refusals.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Authentication: who makes a call, as its signature proves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ oslo.policy denies what it cannot understand, and only logs that. Here it is an 
 the file, the rule and the remedy.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

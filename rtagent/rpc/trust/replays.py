@@ -1,7 +1,5 @@
 """Replays: refuses a signed call that comes again."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable

@@ -1,7 +1,5 @@
 """Signed replies: a server signs its reply to one call, and the caller verifies it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Filters by the metadata of the aggregates that a host is in."""
 
-from __future__ import annotations
-
 from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.host_state import HostState

@@ -1,7 +1,5 @@
 """ComputeCapabilitiesFilter: extra specs about the host itself."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Filters by the hints of a request: near an address, with or without certain instances, by the
 server group."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid

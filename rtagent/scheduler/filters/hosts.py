@@ -1,7 +1,5 @@
 """Filters by what a host is and has: service, metrics, instances, and whether a claim fits it."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from rtagent.model.base import Value

@@ -1,7 +1,5 @@
 """ImagePropertiesFilter: hosts that can run the image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 

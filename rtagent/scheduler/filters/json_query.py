@@ -9,8 +9,6 @@
 - Statistics are numbers. Compared with a text they are texts, as in Nova.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Build the domain document of a server. Pure."""
 
-from __future__ import annotations
-
 from lxml import etree
 
 from rtagent.model.guest import GuestDomain

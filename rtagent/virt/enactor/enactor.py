@@ -1,7 +1,5 @@
 """The `Enactor` port on libvirt, for real and for simulated hosts."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterator
 

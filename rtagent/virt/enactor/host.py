@@ -1,7 +1,5 @@
 """Guests on a host behind a connection to libvirt."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator

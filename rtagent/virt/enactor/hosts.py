@@ -1,7 +1,5 @@
 """The URIs of hosts, and a connection to each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Live migration: the source's libvirt drives it, so that it survives the death of the caller."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

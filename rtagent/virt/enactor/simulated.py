@@ -1,7 +1,5 @@
 """Guests on a simulated host: its file is edited, so that every process sees the change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 

@@ -4,8 +4,6 @@ For the meaning of the elements see libvirt's "Domain XML format": memory alloca
 backing, NUMA node tuning, memory devices.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """Parse a capabilities document: the host, and its NUMA cells. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ Only what a claim determines is compared. libvirt writes some of it in another o
 units than a claim does, so both sides are brought into one form first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 

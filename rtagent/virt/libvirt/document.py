@@ -1,7 +1,5 @@
 """Safe parsing of libvirt's XML documents, of which a part may be unreadable."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

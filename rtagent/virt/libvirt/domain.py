@@ -1,7 +1,5 @@
 """Parse a domain document. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """libvirt's event loop and the subscriptions to its events."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from functools import partial

@@ -6,8 +6,6 @@ that guests share with it or that no claim has (USB and SCSI devices, a TPM, a r
 of random numbers, block devices).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

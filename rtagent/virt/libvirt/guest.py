@@ -1,7 +1,5 @@
 """Build the part of a domain document that enacts a claim, and merge it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from lxml import etree

@@ -1,7 +1,5 @@
 """Devices in domain documents: build the elements that assign devices. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from lxml import etree

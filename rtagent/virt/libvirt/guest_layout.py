@@ -1,7 +1,5 @@
 """Parse how a domain document lays its guest out on the host, and Nova's metadata of it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ memory backing, CPU model and topology, memory devices. A namespace is an NVDIMM
 libvirt counts it in the guest's ``<memory>``, and requires ``<maxMemory>`` and a guest cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree

@@ -1,7 +1,5 @@
 """Read the host's hardware through a connection."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """HostFacts: what the host says about the names and sizes in domain documents. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.model.base import Value

@@ -4,8 +4,6 @@ libvirt's test driver reads the file once per connection. It does not report the
 the name of the described host. These are in a capabilities document next to the file.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit

@@ -1,7 +1,5 @@
 """The `Hypervisor` port on libvirt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Encrypted memory (AMD SEV) in documents of libvirt, of a host and of a domain. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from lxml import etree

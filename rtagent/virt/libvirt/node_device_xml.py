@@ -1,7 +1,5 @@
 """Parse documents of node devices and combine them into devices. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Observe node devices: one bulk listing, and single reads only of devices that may have
 changed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto

@@ -1,7 +1,5 @@
 """Storage of the host: the file system with the guests' disks, and persistent memory namespaces."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

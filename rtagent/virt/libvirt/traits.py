@@ -5,8 +5,6 @@ The latter are those of Nova's libvirt driver. The names of models that no docum
 are known by version, as the driver knows them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 

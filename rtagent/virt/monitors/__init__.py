@@ -1,7 +1,5 @@
 """Compute monitors: what ``[DEFAULT] compute_monitors`` names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol

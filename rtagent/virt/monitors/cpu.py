@@ -1,7 +1,5 @@
 """VirtDriverMonitor: the monitor ``cpu.virt_driver``, with Nova's names and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 

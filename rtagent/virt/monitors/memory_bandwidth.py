@@ -4,8 +4,6 @@ Linux counts the memory traffic of each last-level cache where the CPU can (Inte
 and shows it in the file system resctrl. The perf events for the same counters are gone from Linux.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping

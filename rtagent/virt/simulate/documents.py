@@ -6,8 +6,6 @@ which is common on two-socket hosts. Devices are spread over the cells in turn. 
 root port of its own on the first bus of its cell's half.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

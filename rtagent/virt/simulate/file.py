@@ -1,7 +1,5 @@
 """Write the files of a simulated host: replaced atomically, by one writer at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The hardware of a simulated host, numbered as Linux does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """The content of a host file and its changes, and documents of simulated domains. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from uuid import UUID
 
