@@ -103,10 +103,7 @@ def advise(
         return Advice(room=count, more=True)
     refusals = Counter(host.refused.split(":")[0] for host in hosts if host.refused)
     advice = Advice(
-        room=rooms.total,
-        never=_never(rooms),
-        scarce=_scarce(rooms),
-        refused=dict(refusals),
+        room=rooms.total, never=_never(rooms), scarce=_scarce(rooms), refused=dict(refusals)
     )
     if advice.never:
         return advice
@@ -117,10 +114,7 @@ def advise(
         plan = search.cheapest(number)
     cut_short = search.cut_short
     advice = replace(
-        advice,
-        searched_moves=number - cut_short,
-        searched=search.searched,
-        cut_short=cut_short,
+        advice, searched_moves=number - cut_short, searched=search.searched, cut_short=cut_short
     )
     if plan is None:
         return _with_obstacle(advice, search)

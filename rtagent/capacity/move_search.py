@@ -138,8 +138,7 @@ class MoveSearch:
         if size > 2:
             pairs = self._combined(self._of_one_host(2, 1), 1)
             parts = chain(
-                parts,
-                ((pair, *one) for (pair,) in pairs for one in self._combined(ones, 1, pair)),
+                parts, ((pair, *one) for (pair,) in pairs for one in self._combined(ones, 1, pair))
             )
         for chosen in parts:
             if len({group[0].host for group in chosen}) == len(chosen):

@@ -163,10 +163,7 @@ def _devices(state: NodeState, fitting: _Fitting) -> Iterator[Stranded]:
 
 
 def _gets_one(
-    state: NodeState,
-    flavor: CatalogueFlavor,
-    devices: DeviceClass,
-    classes: Sequence[DeviceClass],
+    state: NodeState, flavor: CatalogueFlavor, devices: DeviceClass, classes: Sequence[DeviceClass]
 ) -> bool:
     """Return whether a guest of the flavor gets one of these devices if it gets as few others as
     possible.
@@ -215,10 +212,7 @@ def _gets_unit(
     possible.
     """
     for other in state.resource_inventories:
-        if (other.provider, other.resource_class) != (
-            inventory.provider,
-            inventory.resource_class,
-        ):
+        if (other.provider, other.resource_class) != (inventory.provider, inventory.resource_class):
             kept = tuple(each for each in state.resource_inventories if each is not other)
             without = replace(state, resource_inventories=kept)
             state = without if _next(without, flavor).number else state

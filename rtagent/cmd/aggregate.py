@@ -4,17 +4,7 @@ import argparse
 import uuid
 from collections.abc import Sequence
 
-from rtagent.cmd.base import (
-    Action,
-    List,
-    Row,
-    Rows,
-    Show,
-    columns,
-    row,
-    rows,
-    with_dry_run,
-)
+from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
 from rtagent.cmd.claim_request import pair
 from rtagent.cmd.output import KeyValues, Lines
 from rtagent.errors import InvalidRequest

@@ -14,17 +14,7 @@ import msgspec
 from oslo_context.context import RequestContext
 
 from rtagent.cmd import server_request
-from rtagent.cmd.base import (
-    Action,
-    List,
-    Row,
-    Rows,
-    Show,
-    columns,
-    row,
-    rows,
-    with_dry_run,
-)
+from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.exit_codes import Exit, exit_code
 from rtagent.cmd.output import KeyValues, OrEmpty, timestamp

@@ -58,8 +58,7 @@ class RpcAgents:
             )
             self._apis[host, node_uuid] = api
         return _answered(
-            f"the agent of {host}",
-            lambda: getattr(api, method)(self._context, **arguments),
+            f"the agent of {host}", lambda: getattr(api, method)(self._context, **arguments)
         )
 
 

@@ -168,11 +168,7 @@ class Enactor(Protocol):
         """Return whether the server's domain is absent, stopped or running on a host."""
 
     def define(
-        self,
-        host: str,
-        domain: GuestDomain,
-        replaced: Collection[str],
-        check: Callable[[], object],
+        self, host: str, domain: GuestDomain, replaced: Collection[str], check: Callable[[], object]
     ) -> None:
         """Define the domain, and replace a definition that differs. It is not started.
 

@@ -39,7 +39,7 @@ class NeutronTunnel(Group, frozen=True, kw_only=True):
     """[neutron_tunnel]."""
 
     numa_nodes: Sequence[int] = option(
-        **_numa_nodes("tunnelled networks (VXLAN, GRE and others); empty: they have no affinity"),
+        **_numa_nodes("tunnelled networks (VXLAN, GRE and others); empty: they have no affinity")
     )
 
 

@@ -10,12 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.errors import (
-    ClaimConflict,
-    InvariantViolated,
-    NodeNotReady,
-    UnitConflict,
-)
+from rtagent.errors import ClaimConflict, InvariantViolated, NodeNotReady, UnitConflict
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.moves.context import check_same_move, new_record
 from rtagent.lifecycle.new_claim import new_claim
@@ -70,11 +65,7 @@ def adopt_claim(state: NodeState, call: Call, now: datetime, request: AdoptReque
 
 
 def adopt_mdevs(
-    state: NodeState,
-    call: Call,
-    now: datetime,
-    claim_uuid: str,
-    mdevs: Iterable[AssignedResource],
+    state: NodeState, call: Call, now: datetime, claim_uuid: str, mdevs: Iterable[AssignedResource]
 ) -> Granted:
     """Record the mediated devices that a claim's guest has, or is about to have, in place of those
     that the claim has: a fact as well. The claim keeps everything else.

@@ -74,9 +74,7 @@ def claim_pci_devices(
         provider_mapping=request.provider_mapping,
     )
     claim = replace(
-        new_claim(state, call, now, build, active=active),
-        kind=ATTACH,
-        pci=fitted.devices,
+        new_claim(state, call, now, build, active=active), kind=ATTACH, pci=fitted.devices
     )
     return created(call, claim, now)
 

@@ -17,15 +17,7 @@ from msgspec import UNSET
 
 from rtagent.model.assignment import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
-from rtagent.model.claim import (
-    ATTACH,
-    EVACUATION,
-    MOVE_TYPES,
-    OUTGOING,
-    PCI,
-    RESOURCE,
-    Claim,
-)
+from rtagent.model.claim import ATTACH, EVACUATION, MOVE_TYPES, OUTGOING, PCI, RESOURCE, Claim
 from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.migration import Migration

@@ -56,10 +56,7 @@ def outbox_after(before: NodeOutbox, after: NodeOutbox, change: Change) -> Outbo
         outbox.pop(uuid, None)
     for uuid in unwritten:
         outbox[uuid] = OutboxRow(
-            consumer_uuid=uuid,
-            revision=after.revision,
-            request_id=change.request_id,
-            at=change.at,
+            consumer_uuid=uuid, revision=after.revision, request_id=change.request_id, at=change.at
         )
     return outbox.finish()
 

@@ -39,11 +39,7 @@ def claimed_units(claims: Sequence[Claim]) -> frozenset[Unit]:
 
 
 def owner_usage(
-    claims: Iterable[Claim],
-    domain: Usage = NOTHING,
-    *,
-    reuse: bool = False,
-    new: Usage = NOTHING,
+    claims: Iterable[Claim], domain: Usage = NOTHING, *, reuse: bool = False, new: Usage = NOTHING
 ) -> Usage:
     """Return the usage of one owner: the sum of its claims, or its domain's usage where that is
     larger.

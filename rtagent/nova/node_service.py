@@ -101,10 +101,7 @@ class NodeService:
         Nova's guests do not depend on it.
         """
         measure_process(
-            self._telemetry.metrics,
-            SERVICE,
-            InFlight(self._clock),
-            self._node.stored.sql_errors,
+            self._telemetry.metrics, SERVICE, InFlight(self._clock), self._node.stored.sql_errors
         )
         if self._audits is not None and self._libvirt is not None:
             self._libvirt.start(self._noticed)

@@ -84,10 +84,7 @@ def thread_policy(properties: Properties, cpu_policy: str) -> str:
     policy = named or (_BY_TRAIT.get(trait.value) if trait else None)
     if policy and cpu_policy == SHARED:
         raise conflict(
-            "a thread policy requires dedicated CPUs",
-            *pair,
-            trait,
-            *cpu_policy_sources(properties),
+            "a thread policy requires dedicated CPUs", *pair, trait, *cpu_policy_sources(properties)
         )
     return policy or PREFER
 
@@ -126,9 +123,7 @@ def emulator_threads_policy(properties: Properties, cpu_policy: str) -> str | No
     policy = setting.one_of(EMULATOR_THREADS_POLICIES)
     if policy == EMULATOR_ISOLATE and cpu_policy == SHARED:
         raise conflict(
-            "an isolated emulator requires dedicated CPUs",
-            setting,
-            *cpu_policy_sources(properties),
+            "an isolated emulator requires dedicated CPUs", setting, *cpu_policy_sources(properties)
         )
     return policy
 
@@ -148,11 +143,7 @@ def realtime_cpus(
     if enabled is None or not enabled.boolean():
         return frozenset()
     if cpu_policy == SHARED:
-        raise conflict(
-            "realtime CPUs must be dedicated",
-            enabled,
-            *cpu_policy_sources(properties),
-        )
+        raise conflict("realtime CPUs must be dedicated", enabled, *cpu_policy_sources(properties))
     vcpus = frozenset(range(properties.vcpus))
     flavor, image = properties.pair("hw:cpu_realtime_mask")
     mask = image or flavor

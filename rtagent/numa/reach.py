@@ -31,10 +31,7 @@ class Reach(Value, frozen=True, kw_only=True):
 
 
 def reach(
-    required: NumaRequirements,
-    host: HostCells,
-    limits: CellLimits,
-    devices: Nearness | None = None,
+    required: NumaRequirements, host: HostCells, limits: CellLimits, devices: Nearness | None = None
 ) -> Reach:
     """Return what the placements of a guest with NUMA cells can use, by the rules of `fit`.
 

@@ -141,9 +141,7 @@ def _described(
         )
     if sum(sizes) != properties.memory_mb:
         raise conflict(
-            f"the memory of the cells adds up to {sum(sizes)} MB",
-            properties.flavor_memory,
-            *memory,
+            f"the memory of the cells adds up to {sum(sizes)} MB", properties.flavor_memory, *memory
         )
     return list(zip(sets, sizes, strict=True))
 
@@ -276,9 +274,7 @@ def page_request(properties: Properties) -> PageRequest | None:
     flavor, image = properties.pair("hw:mem_page_size")
     if image and (flavor is None or _parsed(flavor) not in (LARGE, ANY)):
         raise overriding(
-            "the image may set a page size only where the flavor says large or any",
-            flavor,
-            image,
+            "the image may set a page size only where the flavor says large or any", flavor, image
         )
     setting = image or flavor
     return _parsed(setting) if setting else None

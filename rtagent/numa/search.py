@@ -64,10 +64,7 @@ class CellSearch:
     """
 
     def __init__(
-        self,
-        rows: Sequence[Sequence[int]],
-        devices: Nearness | None = None,
-        steps: int = STEPS,
+        self, rows: Sequence[Sequence[int]], devices: Nearness | None = None, steps: int = STEPS
     ) -> None:
         self._rows, self._devices, self._left = rows, devices, steps
         self._open = [frozenset[int]().union(*rows[place:]) for place in range(len(rows) + 1)]

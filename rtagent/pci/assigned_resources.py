@@ -236,10 +236,7 @@ def _within_capacity(inventory: ResourceInventory, users: Collection[str]) -> Re
 
 
 def _free(
-    inventory: ResourceInventory,
-    users: Mapping[str, str],
-    owner_id: str,
-    reusable: frozenset[str],
+    inventory: ResourceInventory, users: Mapping[str, str], owner_id: str, reusable: frozenset[str]
 ) -> list[str]:
     """Return the identifiers that are available to the owner. Those that it already uses come
     first.

@@ -236,9 +236,7 @@ def _in_use(
     return {key: [each for each in members[key] if each in used] for key in affected}
 
 
-def _by_owner(
-    allocations: Mapping[str, Sequence[DeviceAllocation]],
-) -> dict[str, frozenset[str]]:
+def _by_owner(allocations: Mapping[str, Sequence[DeviceAllocation]]) -> dict[str, frozenset[str]]:
     """Return the addresses by owner."""
     found = defaultdict[str, set[str]](set)
     for address, of_device in allocations.items():

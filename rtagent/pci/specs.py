@@ -8,14 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from rtagent.errors import PciConfigInvalidSpec, PciInvalidAlias
-from rtagent.model.address import (
-    ANY,
-    EVERY,
-    AddressPattern,
-    BadAddress,
-    parse_glob,
-    parse_regex,
-)
+from rtagent.model.address import ANY, EVERY, AddressPattern, BadAddress, parse_glob, parse_regex
 from rtagent.model.device import DEV_TYPES, LEGACY, PCI_NUMA_POLICIES, Device, DeviceCriteria, Tags
 from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
 from rtagent.model.policy import Alias, Aliases

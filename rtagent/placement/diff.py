@@ -5,13 +5,7 @@ from collections.abc import Iterator, Mapping, Set
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.placement.provider import (
-    CUSTOM,
-    Contents,
-    CurrentProvider,
-    InventoryRecord,
-    Provider,
-)
+from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider, InventoryRecord, Provider
 
 #: An item that one side has and the other has not.
 PRESENT, ABSENT = "present", "absent"

@@ -95,9 +95,7 @@ def extended(provider: Provider, node: Node, policy: PlacementPolicy) -> Provide
     }
     traits = policy.additional_traits.get(suffix, frozenset())
     return replace(
-        provider,
-        inventories={**added, **provider.inventories},
-        traits=provider.traits | traits,
+        provider, inventories={**added, **provider.inventories}, traits=provider.traits | traits
     )
 
 
@@ -109,9 +107,7 @@ def provider_suffix(node: Node, provider: Provider) -> str:
 
 
 def _resolved(
-    entries: Sequence[ProviderEntry],
-    names: Mapping[str, str],
-    owned: Mapping[str, frozenset[str]],
+    entries: Sequence[ProviderEntry], names: Mapping[str, str], owned: Mapping[str, frozenset[str]]
 ) -> Offers:
     """:param entries: in the order of their precedence. :param names: suffixes by uuid and name.
     :param owned: the resource classes that the agent publishes itself, by suffix.

@@ -41,13 +41,7 @@ from rtagent.placement.layout import (
     wanted_layout,
 )
 from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import (
-    Contents,
-    CurrentProvider,
-    Provider,
-    Tree,
-    inventory_records,
-)
+from rtagent.placement.provider import Contents, CurrentProvider, Provider, Tree, inventory_records
 from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
 from rtagent.placement.synchroniser import Synchroniser, read_contents
 

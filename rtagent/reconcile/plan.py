@@ -145,10 +145,7 @@ def plan(
 
 
 def _to_compare(
-    base: NodeState,
-    seen: Observation,
-    taken: Mapping[str, ClaimTransition],
-    agreement: Agreement,
+    base: NodeState, seen: Observation, taken: Mapping[str, ClaimTransition], agreement: Agreement
 ) -> Iterator[str]:
     """Yield the owners for which there may be a step."""
     taken_over_here = {base.claims[uuid].owner_id for uuid in taken}

@@ -14,13 +14,7 @@ from rtagent.model.guest import GuestLayout
 from rtagent.model.request import Arguments, BuildRequest, Flavor, InstanceUpdate
 from rtagent.reconcile.adoption import adopt, notes
 from rtagent.rpc import replies
-from rtagent.rpc.method import (
-    CLAIM_ERRORS,
-    CREATION_ERRORS,
-    READY_ERRORS,
-    Change,
-    rpc_method,
-)
+from rtagent.rpc.method import CLAIM_ERRORS, CREATION_ERRORS, READY_ERRORS, Change, rpc_method
 from rtagent.rpc.roles import CONDUCTOR, OPERATOR, READER
 from rtagent.rpc.served_agent import ServedAgent
 

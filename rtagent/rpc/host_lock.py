@@ -67,11 +67,7 @@ class HostLock:
     """
 
     def __init__(
-        self,
-        broker: Broker,
-        host: str,
-        me: AgentIdentity,
-        met: Callable[[AgentIdentity], None],
+        self, broker: Broker, host: str, me: AgentIdentity, met: Callable[[AgentIdentity], None]
     ) -> None:
         """:param met: is called with the identity of each agent that wants the lock meanwhile."""
         self._broker, self._me, self._met = broker, me, met

@@ -21,9 +21,7 @@ AGENT_API = MethodTable(
     methods=declared(claim_endpoint, move_endpoint, device_endpoint, read_endpoint, node_endpoint),
 )
 SCHEDULER_API = MethodTable(
-    topic=SCHEDULER,
-    version="1.4",
-    methods=declared(scheduler_endpoint, report_endpoint),
+    topic=SCHEDULER, version="1.4", methods=declared(scheduler_endpoint, report_endpoint)
 )
 METHODS = AGENT_API.methods
 #: By topic.

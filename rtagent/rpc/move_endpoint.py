@@ -13,13 +13,7 @@ from rtagent.model.decision import Rule
 from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest, SourceFacts
 from rtagent.model.request import BuildRequest, Flavor, Image
 from rtagent.rpc import replies
-from rtagent.rpc.method import (
-    CLAIM_ERRORS,
-    CREATION_ERRORS,
-    READY_ERRORS,
-    Change,
-    rpc_method,
-)
+from rtagent.rpc.method import CLAIM_ERRORS, CREATION_ERRORS, READY_ERRORS, Change, rpc_method
 from rtagent.rpc.roles import CONDUCTOR
 from rtagent.rpc.served_agent import ServedAgent
 
@@ -196,10 +190,7 @@ def drop_move_claim(agent: ServedAgent, arguments: MoveChange, call: Call) -> No
 
 
 def _changed(
-    agent: ServedAgent,
-    rule: Rule[[str, MigrationFacts]],
-    arguments: MoveChange,
-    call: Call,
+    agent: ServedAgent, rule: Rule[[str, MigrationFacts]], arguments: MoveChange, call: Call
 ) -> Claim:
     return agent.tracker.change(rule, call, arguments.instance_uuid, arguments.migration)
 

@@ -20,12 +20,7 @@ from rtagent.rpc.claim_endpoint import InstanceClaim
 from rtagent.rpc.device_endpoint import ClaimPciDevices
 from rtagent.rpc.errors import DocumentTooLarge
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
-from rtagent.rpc.move_endpoint import (
-    LiveMigrationClaim,
-    RebuildClaim,
-    ResizeClaim,
-    move_request,
-)
+from rtagent.rpc.move_endpoint import LiveMigrationClaim, RebuildClaim, ResizeClaim, move_request
 from rtagent.rpc.roles import READER
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.state.compute_node import compute_node

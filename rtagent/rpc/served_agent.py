@@ -210,7 +210,5 @@ class ServedAgent:
     def claims(self, claims: Iterable[Claim], state: NodeState) -> replies.Claims:
         """Several claims that were read from one state."""
         return replies.Claims(
-            claims=tuple(map(self.claim, claims)),
-            revision=state.revision,
-            stale=self.tracker.stale,
+            claims=tuple(map(self.claim, claims)), revision=state.revision, stale=self.tracker.stale
         )

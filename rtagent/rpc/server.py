@@ -42,11 +42,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
     """Calls the method of each message, without a thread or a traceback of its own."""
 
     def __init__(
-        self,
-        endpoint: object,
-        monitor: CallMonitor,
-        replies: SignedReplies,
-        reporter: Reporter,
+        self, endpoint: object, monitor: CallMonitor, replies: SignedReplies, reporter: Reporter
     ) -> None:
         policy = oslo_messaging.ExplicitRPCAccessPolicy  # the methods of the table only
         super().__init__([endpoint], ContextSerializer(), policy)

@@ -17,11 +17,7 @@ from rtagent.rpc.broker.names import can_name, is_rabbitmq, reply_queue
 ERROR_MODULES = ("rtagent.errors", "rtagent.scheduler.errors", "rtagent.rpc.errors")
 
 #: The errors of oslo.messaging about a URL. The last one: the port is not a number.
-_INVALID = (
-    oslo_messaging.InvalidTransportURL,
-    oslo_messaging.DriverLoadFailure,
-    ValueError,
-)
+_INVALID = (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure, ValueError)
 
 
 def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCTransport:

@@ -20,13 +20,7 @@ from rtagent.model.server import ImageRequest, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.filter import Request
-from rtagent.scheduler.fleet import (
-    Ask,
-    AskedOfPlacement,
-    Counting,
-    asked_of_placement,
-    fleet_hosts,
-)
+from rtagent.scheduler.fleet import Ask, AskedOfPlacement, Counting, asked_of_placement, fleet_hosts
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.scheduling_call import Parts
 

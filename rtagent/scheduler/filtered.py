@@ -275,11 +275,7 @@ def full(host: HostState, plain: Usage) -> Full:
     """Return the refusal of a host that has not enough."""
     judged = plain if host.judges_amounts else Usage(pcpus=plain.pcpus)
     return Full(
-        host=host.host,
-        nodename=host.nodename,
-        uuid=host.uuid,
-        capacity=host.capacity,
-        plain=judged,
+        host=host.host, nodename=host.nodename, uuid=host.uuid, capacity=host.capacity, plain=judged
     )
 
 

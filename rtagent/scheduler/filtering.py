@@ -75,11 +75,7 @@ class RequestFilters:
     """
 
     def __init__(
-        self,
-        filters: Sequence[Filter],
-        options: FilterOptions,
-        request: Request,
-        defects: Defects,
+        self, filters: Sequence[Filter], options: FilterOptions, request: Request, defects: Defects
     ) -> None:
         self.request = request
         self._options, self._defects = options, defects

@@ -14,11 +14,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import MAX_INSTANCES, HostReport, InstanceInfo
 from rtagent.scheduler.report import instances_digest
-from rtagent.scheduler.report_documents import (
-    DeleteInstanceInfo,
-    InstanceMessage,
-    SyncInstanceInfo,
-)
+from rtagent.scheduler.report_documents import DeleteInstanceInfo, InstanceMessage, SyncInstanceInfo
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(InstanceInfo).decode

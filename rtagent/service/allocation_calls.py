@@ -47,11 +47,7 @@ class AllocationCalls:
     """
 
     def __init__(
-        self,
-        context: NodeContext,
-        api: HttpPlacement,
-        node: EmbeddedNode,
-        wake: Callable[[], None],
+        self, context: NodeContext, api: HttpPlacement, node: EmbeddedNode, wake: Callable[[], None]
     ) -> None:
         """:param wake: wakes the thread that makes the calls."""
         self._api, self._tracker, self._wake = api, node.tracker, wake

@@ -74,9 +74,7 @@ def database(settings: Settings) -> NodeDatabase:
     """
     options = settings.database
     engine = open_engine(
-        options.connection,
-        options.operation_timeout,
-        require_durability=options.require_durability,
+        options.connection, options.operation_timeout, require_durability=options.require_durability
     )
     try:
         check_files(engine)

@@ -23,10 +23,7 @@ class Backoff:
     """
 
     def __init__(
-        self,
-        first: float = FIRST,
-        last: float = LAST,
-        jitter: Callable[[], float] = random.random,
+        self, first: float = FIRST, last: float = LAST, jitter: Callable[[], float] = random.random
     ) -> None:
         """:param jitter: returns 0 to 1; 1: the pause is not shortened."""
         self._first, self._last, self._jitter = first, last, jitter

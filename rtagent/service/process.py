@@ -35,10 +35,7 @@ from rtagent.telemetry.telemetry import Telemetry
 
 
 def measure_process(
-    metrics: Metrics,
-    service: str,
-    in_flight: InFlight,
-    sql_errors: Callable[[], Mapping[str, int]],
+    metrics: Metrics, service: str, in_flight: InFlight, sql_errors: Callable[[], Mapping[str, int]]
 ) -> None:
     """Register them. :param sql_errors: failed transactions by kind."""
     build = {

@@ -4,12 +4,7 @@ from collections.abc import Callable, Mapping
 
 from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import (
-    NodeNotReady,
-    PlacementUnavailable,
-    StoreUnavailable,
-    TrackerBusy,
-)
+from rtagent.errors import NodeNotReady, PlacementUnavailable, StoreUnavailable, TrackerBusy
 from rtagent.model.base import Value
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile

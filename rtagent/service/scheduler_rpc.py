@@ -42,10 +42,7 @@ class SchedulerMessages:
     """
 
     def __init__(
-        self,
-        transport: oslo_messaging.RPCTransport,
-        reporter: Reporter,
-        wake: Callable[[], None],
+        self, transport: oslo_messaging.RPCTransport, reporter: Reporter, wake: Callable[[], None]
     ) -> None:
         """:param wake: runs the next turn soon."""
         self._agents = BoundedCasts(transport, AGENT, roles.SCHEDULER)

@@ -32,10 +32,7 @@ class LogWriter:
     """
 
     def __init__(
-        self,
-        name: str,
-        write: Callable[[logging.LogRecord], object],
-        capacity: int = CAPACITY,
+        self, name: str, write: Callable[[logging.LogRecord], object], capacity: int = CAPACITY
     ) -> None:
         """:param name: of the destination. :param write: may block, in the thread of the writer."""
         self._name, self._write, self._capacity = name, write, capacity
@@ -126,12 +123,7 @@ class LogWriter:
         number, self._dropped = self._dropped, 0
         sentence = f"{number} log lines were dropped here: {self._name} did not accept them in time"
         return logging.makeLogRecord(
-            {
-                "name": __name__,
-                "levelno": logging.WARNING,
-                "levelname": "WARNING",
-                "msg": sentence,
-            }
+            {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": sentence}
         )
 
 

@@ -349,12 +349,7 @@ class MemoryServiceRegistry:
         with self.disk.lock:
             old = self._service(host)
             return self._write(
-                replace(
-                    old,
-                    report_count=old.report_count + 1,
-                    last_seen_up=now,
-                    version=VERSION,
-                )
+                replace(old, report_count=old.report_count + 1, last_seen_up=now, version=VERSION)
             )
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:

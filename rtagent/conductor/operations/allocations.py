@@ -50,11 +50,7 @@ def give(run: Run, sender: str, receiver: str) -> None:
         identity = {name: consumer.get(name, NO_IDENTITY) for name in ("project_id", "user_id")}
         return {
             sender: {"allocations": {}},
-            receiver: {
-                **identity,
-                "allocations": consumer["allocations"],
-                "consumer_type": type_,
-            },
+            receiver: {**identity, "allocations": consumer["allocations"], "consumer_type": type_},
         }
 
     _change(run, (sender, receiver), given)

@@ -108,10 +108,7 @@ def _delete_allocations(run: Run) -> None:
 
 FORCED_DELETE = Table(
     kind=KIND,
-    steps=(
-        Step(name="clear", do=_clear_all),
-        Step(name="allocations", do=_delete_allocations),
-    ),
+    steps=(Step(name="clear", do=_clear_all), Step(name="allocations", do=_delete_allocations)),
     done=gone,
     only_forward=True,
 )

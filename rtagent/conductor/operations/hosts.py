@@ -50,10 +50,7 @@ def _call(run: Run) -> None:
 
 
 OWED_CALL = Table(
-    kind="owed-call",
-    steps=(Step(name="call", do=_call),),
-    only_forward=True,
-    alone=True,
+    kind="owed-call", steps=(Step(name="call", do=_call),), only_forward=True, alone=True
 )
 
 

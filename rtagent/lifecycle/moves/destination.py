@@ -11,12 +11,7 @@ from rtagent.lifecycle.moves.context import MoveContext, move_context, move_rule
 from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call
-from rtagent.model.claim import (
-    BUILDING,
-    INCOMING,
-    Claim,
-    Replacement,
-)
+from rtagent.model.claim import BUILDING, INCOMING, Claim, Replacement
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.device import AssignedDevice
 from rtagent.model.migration import (

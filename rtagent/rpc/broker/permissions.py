@@ -52,11 +52,7 @@ class UserPermissions(Value, frozen=True, kw_only=True):
 
 def access_of(user: str, host: str, names: Names) -> UserPermissions:
     """Return the permissions that a user needs: those of its name, or of the agent of a host."""
-    roles = {
-        CONDUCTOR: conductor_access,
-        SCHEDULERS: scheduler_access,
-        OPERATOR: operator_access,
-    }
+    roles = {CONDUCTOR: conductor_access, SCHEDULERS: scheduler_access, OPERATOR: operator_access}
     return roles[user](names) if user in roles else agent_access(host, names, user)
 
 

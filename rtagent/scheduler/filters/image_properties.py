@@ -27,10 +27,7 @@ class KnownNames(Value, frozen=True):
 
 ARCHITECTURES = KnownNames(
     frozenset(ARCHITECTURE_NAMES),
-    {
-        **dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"),
-        "amd64": "x86_64",
-    },
+    {**dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"), "amd64": "x86_64"},
 )
 HYPERVISOR_TYPES = KnownNames(
     frozenset(

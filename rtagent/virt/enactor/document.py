@@ -65,11 +65,7 @@ def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._E
     if machine is not None:
         type_.set("machine", machine)
     return E.domain(
-        E.os(type_),
-        E.features(E.acpi()),
-        E.on_poweroff("destroy"),
-        E.devices(),
-        type=virt_type,
+        E.os(type_), E.features(E.acpi()), E.on_poweroff("destroy"), E.devices(), type=virt_type
     )
 
 

@@ -85,9 +85,7 @@ class HostConnection:
         self._connection.close(0.0)
 
     def _made(
-        self,
-        call: Callable[[libvirt.virConnect], T],
-        work: Callable[[Callable[[], T]], T],
+        self, call: Callable[[libvirt.virConnect], T], work: Callable[[Callable[[], T]], T]
     ) -> T:
         session = self._connection.session()
         try:

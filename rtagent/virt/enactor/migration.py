@@ -37,11 +37,7 @@ class LiveMigration:
     """
 
     def __init__(
-        self,
-        source: LibvirtHost,
-        dest: LibvirtHost,
-        dest_uri: str,
-        timeout: float,
+        self, source: LibvirtHost, dest: LibvirtHost, dest_uri: str, timeout: float
     ) -> None:
         self._source, self._dest = source, dest
         self._dest_uri, self._timeout = dest_uri, timeout

@@ -238,9 +238,7 @@ def _of_memory(domain: etree._Element) -> Iterator[HostResource]:
 
 
 def _device(
-    device: etree._Element,
-    bindings: Mapping[int | None, _Binding],
-    sizes: Mapping[int | None, int],
+    device: etree._Element, bindings: Mapping[int | None, _Binding], sizes: Mapping[int | None, int]
 ) -> BackedMemory:
     """Return the memory of a device. It is backed like its guest cell, unless it says otherwise."""
     node = device.findtext("target/node")

@@ -28,11 +28,7 @@ from rtagent.virt.libvirt.document import (
     numbers,
     parse,
 )
-from rtagent.virt.libvirt.given_devices import (
-    Given,
-    readable_devices,
-    unknown_past_libvirt,
-)
+from rtagent.virt.libvirt.given_devices import Given, readable_devices, unknown_past_libvirt
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_model
 

@@ -191,10 +191,7 @@ def _emulator(domain: etree._Element) -> frozenset[int]:
 
 
 def _cells(
-    domain: etree._Element,
-    facts: DomainFacts,
-    memory: Mapping[int, BackedMemory],
-    host: HostFacts,
+    domain: etree._Element, facts: DomainFacts, memory: Mapping[int, BackedMemory], host: HostFacts
 ) -> Iterator[GuestCell]:
     """Yield the guest cells, in order. Persistent memory is in none of them."""
     vcpus = dict(_cell_vcpus(domain))

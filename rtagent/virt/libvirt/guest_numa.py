@@ -194,9 +194,7 @@ def replace_child(parent: etree._Element, tag: str, new: etree._Element | None) 
 def _element(namespace: PmemNamespace) -> etree._Element:
     return E.memory(
         E.source(
-            E.path(namespace.path),
-            E.alignsize(str(namespace.align_kb), unit="KiB"),
-            E.pmem(),
+            E.path(namespace.path), E.alignsize(str(namespace.align_kb), unit="KiB"), E.pmem()
         ),
         E.target(
             E.size(str(namespace.size_kb), unit="KiB"),

@@ -21,14 +21,7 @@ from rtagent.model.device import (
     RootPorts,
 )
 from rtagent.pci.parsing import InvalidValue, parse_hex_id
-from rtagent.virt.libvirt.document import (
-    BadDocument,
-    attribute,
-    integer,
-    parse,
-    pci_address,
-    text,
-)
+from rtagent.virt.libvirt.document import BadDocument, attribute, integer, parse, pci_address, text
 
 #: Bridges are not endpoints and are never assigned to a guest.
 _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
@@ -137,11 +130,7 @@ def mdevs(nodes: Mapping[str, NodeDevice]) -> tuple[Mdev, ...]:
     """Return the mediated devices of PCI devices."""
     parents = {name: node.facts for name, node in nodes.items() if isinstance(node.facts, Device)}
     return tuple(
-        Mdev(
-            uuid=node.facts.uuid,
-            type=node.facts.type,
-            parent_addr=parents[node.parent].address,
-        )
+        Mdev(uuid=node.facts.uuid, type=node.facts.type, parent_addr=parents[node.parent].address)
         for _, node in sorted(nodes.items())
         if isinstance(node.facts, MdevNode) and node.parent in parents
     )

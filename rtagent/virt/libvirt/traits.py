@@ -16,11 +16,7 @@ from rtagent.virt.libvirt.document import enum
 
 _KNOWN = frozenset(os_traits.get_traits())
 
-_CPU_PREFIX = {
-    "i686": "HW_CPU_X86_",
-    "x86_64": "HW_CPU_X86_",
-    "aarch64": "HW_CPU_AARCH64_",
-}
+_CPU_PREFIX = {"i686": "HW_CPU_X86_", "x86_64": "HW_CPU_X86_", "aarch64": "HW_CPU_AARCH64_"}
 
 #: x86 features whose trait is not their upper-case name.
 _X86 = {

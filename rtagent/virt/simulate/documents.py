@@ -75,10 +75,7 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
     """Build the document that libvirt would report for real hardware. The host name is in a
     processing instruction, since libvirt's schema has no element for it."""
     root = E.capabilities(
-        E.host(
-            _cpu(machine),
-            E.topology(E.cells(*_cells(machine), num=str(machine.numa_cells))),
-        ),
+        E.host(_cpu(machine), E.topology(E.cells(*_cells(machine), num=str(machine.numa_cells)))),
         E.guest(
             E.os_type("hvm"),
             E.arch(
@@ -297,10 +294,7 @@ def _capability(address: Address, make: tuple[str, str]) -> etree._Element:
 
 def _mdev_types() -> etree._Element:
     type_ = E.type(
-        E.name(_MDEV_NAME),
-        E.deviceAPI("vfio-pci"),
-        E.availableInstances(str(_MDEVS)),
-        id=MDEV_TYPE,
+        E.name(_MDEV_NAME), E.deviceAPI("vfio-pci"), E.availableInstances(str(_MDEVS)), id=MDEV_TYPE
     )
     return E.capability(type_, type="mdev_types")
 
