@@ -3,40 +3,10 @@
 import enum
 from collections.abc import Mapping
 
-from rtagent.conductor.errors import (
-    OperationFailed,
-    OperationNotFound,
-    ServerConflict,
-    ServerNotFound,
-)
-from rtagent.errors import (
-    AllocationMismatch,
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    ComputeResourcesUnavailable,
-    ConsumerInUse,
-    ConsumerNotFound,
-    DomainNotAdoptable,
-    FlavorNotFound,
-    GuestRunning,
-    IdentityError,
-    IllegalTransition,
-    InvalidRequest,
-    NodeDraining,
-    NodeNotFound,
-    PciDeviceNotFound,
-    RestoreNotFound,
-    RtAgentError,
-)
-from rtagent.scheduler.errors import (
-    AggregateConflict,
-    AggregateHostNotFound,
-    AggregateNotFound,
-    DecisionNotFound,
-    HostNotFound,
-    NoValidHost,
-)
+from rtagent import errors
+from rtagent.conductor import errors as conductor
+from rtagent.errors import RtAgentError
+from rtagent.scheduler import errors as scheduler
 
 
 class Exit(enum.IntEnum):
@@ -61,44 +31,33 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
-_CODES: Mapping[type[RtAgentError], Exit] = {
-    InvalidRequest: Exit.USAGE,
-    AllocationMismatch: Exit.USAGE,
-    ComputeResourcesUnavailable: Exit.REFUSED,
-    ClaimNotFound: Exit.NOT_FOUND,
-    NodeNotFound: Exit.NOT_FOUND,
-    FlavorNotFound: Exit.NOT_FOUND,
-    PciDeviceNotFound: Exit.NOT_FOUND,
-    ConsumerNotFound: Exit.NOT_FOUND,
-    ConsumerInUse: Exit.CONFLICT,
-    ClaimConflict: Exit.CONFLICT,
-    GuestRunning: Exit.CONFLICT,
-    DomainNotAdoptable: Exit.CONFLICT,
-    ClaimExpired: Exit.CONFLICT,
-    IllegalTransition: Exit.CONFLICT,
-    IdentityError: Exit.CONFLICT,
-    NodeDraining: Exit.CONFLICT,
-    NoValidHost: Exit.REFUSED,
-    HostNotFound: Exit.NOT_FOUND,
-    DecisionNotFound: Exit.NOT_FOUND,
-    AggregateNotFound: Exit.NOT_FOUND,
-    AggregateHostNotFound: Exit.NOT_FOUND,
-    AggregateConflict: Exit.CONFLICT,
-    RestoreNotFound: Exit.CONFLICT,
-    ServerNotFound: Exit.NOT_FOUND,
-    OperationNotFound: Exit.NOT_FOUND,
-    ServerConflict: Exit.CONFLICT,
+_ERRORS: Mapping[Exit, tuple[type[RtAgentError], ...]] = {
+    Exit.USAGE: (errors.InvalidRequest, errors.AllocationMismatch),
+    Exit.REFUSED: (errors.ComputeResourcesUnavailable, scheduler.NoValidHost),
+    Exit.NOT_FOUND: (
+        *(errors.ClaimNotFound, errors.NodeNotFound, errors.FlavorNotFound),
+        *(errors.PciDeviceNotFound, errors.ConsumerNotFound, scheduler.HostNotFound),
+        *(scheduler.DecisionNotFound, scheduler.AggregateNotFound),
+        *(scheduler.AggregateHostNotFound, conductor.ServerNotFound, conductor.OperationNotFound),
+    ),
+    Exit.CONFLICT: (
+        *(errors.ConsumerInUse, errors.ClaimConflict, errors.GuestRunning, errors.ClaimExpired),
+        *(errors.DomainNotAdoptable, errors.IllegalTransition, errors.IdentityError),
+        *(errors.NodeDraining, errors.RestoreNotFound, scheduler.AggregateConflict),
+        conductor.ServerConflict,
+    ),
 }
+_CODES = {type_: code for code, types in _ERRORS.items() for type_ in types}
 
 #: The causes of failed operations that a conductor meets, by the name of the error.
-_CAUSES = {type_.__name__: code for type_, code in _CODES.items()} | {"NoValidHost": Exit.REFUSED}
+_CAUSES = {type_.__name__: code for type_, code in _CODES.items()}
 
 
 def exit_code(error: BaseException) -> Exit:
     """Return the exit code of a command that ended with an error."""
     if isinstance(error, RtAgentError) and error.retriable:
         return Exit.RETRY
-    if isinstance(error, OperationFailed):
+    if isinstance(error, conductor.OperationFailed):
         return _CAUSES.get(error.kwargs["error"]["error"], Exit.ERROR)
     return next((code for type_, code in _CODES.items() if isinstance(error, type_)), Exit.ERROR)
 

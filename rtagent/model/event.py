@@ -69,71 +69,47 @@ class EventType(Value, frozen=True, kw_only=True):
 #: The types of events that are not part of a change. They may be lost when the process is killed.
 _ANNOUNCED = frozenset({CLAIM_REFUSE, METRICS_UPDATE, AUDIT_END, SERVICE_UPDATE})
 
+#: What the events mean, by their payload.
+_MEANINGS: Mapping[type[Payload], Mapping[str, str]] = {
+    ClaimPayload: {
+        CLAIM_CREATE: "A claim was granted.",
+        CLAIM_ACTIVATE: "A claim became active: its guest is about to run here, or is here.",
+        CLAIM_UPDATE: "Another step of a claim, which the action names.",
+        CLAIM_SUSPECT: "An audit missed the domain of an active claim, which stays.",
+        CLAIM_RELEASE: "A claim ended, and its resources are free.",
+        CLAIM_EXPIRE: "A claim ended because its lease lapsed and no domain was found.",
+    },
+    RefusalPayload: {CLAIM_REFUSE: "A claim was refused, because resources are missing."},
+    MovePayload: {
+        MOVE_START: "A move began on this node.",
+        MOVE_UPDATE: "Another status of a move.",
+        MOVE_FINISH: "The guest is at its destination.",
+        MOVE_CONFIRM: "The source's resources are free: the move cannot be reverted any more.",
+        MOVE_REVERT: "The guest is back at its source.",
+        MOVE_ERROR: "A move failed.",
+    },
+    NodePayload: {NODE_UPDATE: "The capacity of the node, its policy or its statistics changed."},
+    DrainPayload: {
+        NODE_DRAIN: "An operator drains the node, or has changed reason or deadline.",
+        NODE_UNDRAIN: "The node creates claims again.",
+    },
+    MetricsPayload: {METRICS_UPDATE: "The monitors measured the host."},
+    DevicePayload: {
+        DEVICE_APPEAR: "A PCI device is there.",
+        DEVICE_VANISH: "A PCI device is gone, or no device specification matches it any more.",
+        DEVICE_QUARANTINE: "A PCI device is unavailable until an operator clears it.",
+        DEVICE_CLEAR: "A PCI device is out of quarantine.",
+    },
+    AuditPayload: {AUDIT_END: "An audit of the host ended."},
+    DriftPayload: {DRIFT_FOUND: "An audit found a new difference between a domain and its claim."},
+    ServicePayload: {SERVICE_UPDATE: "The service was disabled, enabled, or forced down."},
+}
+
 #: By name, in the order of the documentation.
 EVENT_TYPES: Mapping[str, EventType] = {
     name: EventType(name=name, payload=payload, meaning=meaning, announced=name in _ANNOUNCED)
-    for name, payload, meaning in (
-        (CLAIM_CREATE, ClaimPayload, "A claim was granted."),
-        (
-            CLAIM_ACTIVATE,
-            ClaimPayload,
-            "A claim became active: its guest is about to run here, or is here.",
-        ),
-        (CLAIM_UPDATE, ClaimPayload, "Another step of a claim, which the action names."),
-        (
-            CLAIM_SUSPECT,
-            ClaimPayload,
-            "An audit missed the domain of an active claim, which stays.",
-        ),
-        (CLAIM_RELEASE, ClaimPayload, "A claim ended, and its resources are free."),
-        (
-            CLAIM_EXPIRE,
-            ClaimPayload,
-            "A claim ended because its lease lapsed and no domain was found.",
-        ),
-        (CLAIM_REFUSE, RefusalPayload, "A claim was refused, because resources are missing."),
-        (MOVE_START, MovePayload, "A move began on this node."),
-        (MOVE_UPDATE, MovePayload, "Another status of a move."),
-        (MOVE_FINISH, MovePayload, "The guest is at its destination."),
-        (
-            MOVE_CONFIRM,
-            MovePayload,
-            "The source's resources are free: the move cannot be reverted any more.",
-        ),
-        (MOVE_REVERT, MovePayload, "The guest is back at its source."),
-        (MOVE_ERROR, MovePayload, "A move failed."),
-        (
-            NODE_UPDATE,
-            NodePayload,
-            "The capacity of the node, its policy or its statistics changed.",
-        ),
-        (
-            NODE_DRAIN,
-            DrainPayload,
-            "An operator drains the node, or has changed reason or deadline.",
-        ),
-        (NODE_UNDRAIN, DrainPayload, "The node creates claims again."),
-        (METRICS_UPDATE, MetricsPayload, "The monitors measured the host."),
-        (DEVICE_APPEAR, DevicePayload, "A PCI device is there."),
-        (
-            DEVICE_VANISH,
-            DevicePayload,
-            "A PCI device is gone, or no device specification matches it any more.",
-        ),
-        (
-            DEVICE_QUARANTINE,
-            DevicePayload,
-            "A PCI device is unavailable until an operator clears it.",
-        ),
-        (DEVICE_CLEAR, DevicePayload, "A PCI device is out of quarantine."),
-        (AUDIT_END, AuditPayload, "An audit of the host ended."),
-        (
-            DRIFT_FOUND,
-            DriftPayload,
-            "An audit found a new difference between a domain and its claim.",
-        ),
-        (SERVICE_UPDATE, ServicePayload, "The service was disabled, enabled, or forced down."),
-    )
+    for payload, meanings in _MEANINGS.items()
+    for name, meaning in meanings.items()
 }
 
 
