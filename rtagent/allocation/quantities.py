@@ -9,16 +9,10 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from rtagent.allocation.capacity import additional_shortfall
+from rtagent.model import mem_encryption
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
-from rtagent.model.mem_encryption import (
-    AMD_SEV,
-    RESOURCE_CLASS,
-    EncryptionCapacity,
-    MemEncryption,
-    provider_suffix,
-)
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name, provider_uuid
@@ -168,7 +162,7 @@ def _reason(
 class FittedEncryption(Value, frozen=True):
     """The encryption of a guest and its context; both are None if it requests none."""
 
-    encryption: MemEncryption | None = None
+    encryption: mem_encryption.MemEncryption | None = None
     context: AssignedQuantity | None = None
 
 
@@ -179,8 +173,8 @@ def context_inventories(state: NodeState) -> Mapping[str, AdditionalInventory]:
     numbers = {each.model: _number(state, each) for each in supported}
     return {
         model: AdditionalInventory(
-            suffix=provider_suffix(model),
-            resource_class=RESOURCE_CLASS,
+            suffix=mem_encryption.provider_suffix(model),
+            resource_class=mem_encryption.RESOURCE_CLASS,
             total=number,
             reserved=0,
             min_unit=1,
@@ -202,10 +196,10 @@ def fit_encryption(
     """
     if model is None:
         return FittedEncryption()
-    suffix, inventory = provider_suffix(model), context_inventories(state).get(model)
+    suffix, inventory = mem_encryption.provider_suffix(model), context_inventories(state).get(model)
     if inventory is None:
         where = provider_name(state.node, suffix)
-        missing = _reason(state, RESOURCE_CLASS, 1, 0, ReasonCode.NOT_OFFERED)
+        missing = _reason(state, mem_encryption.RESOURCE_CLASS, 1, 0, ReasonCode.NOT_OFFERED)
         return refuse([replace(missing, where=where, unit="contexts")])
     if (reason := additional_shortfall(state, owner_id, inventory, 1)) is not None:
         return refuse([reason])
@@ -214,16 +208,16 @@ def fit_encryption(
     context = AssignedQuantity(
         provider=provider_uuid(state.node, state.policy.placement, suffix),
         suffix=suffix,
-        resource_class=RESOURCE_CLASS,
+        resource_class=mem_encryption.RESOURCE_CLASS,
         quantity=1,
     )
     return FittedEncryption(host.of_guest, context)
 
 
-def _number(state: NodeState, capacity: EncryptionCapacity) -> int:
+def _number(state: NodeState, capacity: mem_encryption.EncryptionCapacity) -> int:
     """Return the number of contexts: libvirt's, which the operator may lower for AMD SEV, and must
     give if libvirt does not.
     """
-    allowed = state.policy.max_sev_guests if capacity.model == AMD_SEV else None
+    allowed = state.policy.max_sev_guests if capacity.model == mem_encryption.AMD_SEV else None
     numbers = (each for each in (capacity.contexts, allowed) if each is not None)
     return min(numbers, default=0)

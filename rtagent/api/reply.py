@@ -10,30 +10,22 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from rtagent.errors import (
-    ClaimNotFound,
-    FlavorNotFound,
-    InvalidRequest,
-    NodeNotFound,
-    PciDeviceNotFound,
-    RtAgentError,
-    Unavailable,
-)
+from rtagent import errors
 from rtagent.model.base import Value
 from rtagent.scheduler.errors import DecisionNotFound, HostNotFound
 
 JSON = "application/json"
 
 #: The status of each error that a view may raise. Any other error is a defect.
-STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
-    InvalidRequest: HTTPStatus.BAD_REQUEST,
-    ClaimNotFound: HTTPStatus.NOT_FOUND,
-    NodeNotFound: HTTPStatus.NOT_FOUND,
-    PciDeviceNotFound: HTTPStatus.NOT_FOUND,
+STATUS: Mapping[type[errors.RtAgentError], HTTPStatus] = {
+    errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
+    errors.ClaimNotFound: HTTPStatus.NOT_FOUND,
+    errors.NodeNotFound: HTTPStatus.NOT_FOUND,
+    errors.PciDeviceNotFound: HTTPStatus.NOT_FOUND,
     HostNotFound: HTTPStatus.NOT_FOUND,
-    FlavorNotFound: HTTPStatus.NOT_FOUND,
+    errors.FlavorNotFound: HTTPStatus.NOT_FOUND,
     DecisionNotFound: HTTPStatus.NOT_FOUND,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -88,7 +80,7 @@ def failure(status: HTTPStatus, message: str) -> Reply:
     return document(problem(status, message), status)
 
 
-def status_of(error: RtAgentError) -> HTTPStatus:
+def status_of(error: errors.RtAgentError) -> HTTPStatus:
     """The status of a reply with that error."""
     known = (status for type_, status in STATUS.items() if isinstance(error, type_))
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -139,7 +131,7 @@ class Routes(Generic[V]):
         """
         try:
             return self._dispatch(view, target)
-        except RtAgentError as error:
+        except errors.RtAgentError as error:
             return view.reply(error.as_dict(), status_of(error))
 
     def _dispatch(self, view: V, target: str) -> Reply:
@@ -162,7 +154,7 @@ class Routes(Generic[V]):
         unknown = sorted(query.keys() - allowed)
         if unknown:
             rule = f"not a filter of /{name}; there are: {', '.join(sorted(allowed)) or 'none'}"
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 method=f"GET /{name}", errors=[{"path": each, "message": rule} for each in unknown]
             )
         return query

@@ -8,22 +8,10 @@ from typing import Any, ClassVar
 from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
-from rtagent.cmd import claim_request
+from rtagent.cmd import claim_request, output
 from rtagent.cmd.base import List, Row, Rows, Show, Text, columns, row, rows
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
-from rtagent.cmd.output import (
-    AllocationLines,
-    AssignedQuantities,
-    AssignedResources,
-    AssignmentLines,
-    DeviceLines,
-    OrEmpty,
-    PciRequests,
-    YesNo,
-    mapping,
-    timestamp,
-)
 from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable, InvalidRequest
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.converter import Converter
@@ -36,17 +24,17 @@ _REASONS = columns("resource", "requested", "available", "unit", "where", "code"
 _LIST = columns(
     *("uuid", "instance_uuid=owner_id", "display_name=instance.display_name", "state", "suspect"),
     *("vcpus", "memory_mb", "disk_mb", "created_at"),
-    display_name=OrEmpty,
-    suspect=YesNo,
-    created_at=timestamp,
+    display_name=output.OrEmpty,
+    suspect=output.YesNo,
+    created_at=output.timestamp,
 )
 _LONG_LIST = {
     **_LIST,
     **columns(
         *("expires_at", "flag", "kind", "node", "project_id=instance.project_id"),
         *("vm_state=instance.vm_state", "task_state=instance.task_state", "tag"),
-        expires_at=timestamp,
-        **dict.fromkeys(("flag", "project_id", "vm_state", "task_state", "tag"), OrEmpty),
+        expires_at=output.timestamp,
+        **dict.fromkeys(("flag", "project_id", "vm_state", "task_state", "tag"), output.OrEmpty),
     ),
 }
 _INSTANCE = ("display_name", "project_id", "user_id", "vm_state", "task_state", "os_type")
@@ -58,27 +46,27 @@ _SHOW = columns(
     *("allocations", "provider_mapping", "flavor", "image=image.properties", "limits"),
     *("pci_requests", "extra_resource", "tag", "migration_uuid", "created_at", "updated_at"),
     *("expires_at", "revision"),
-    is_volume_backed=YesNo,
-    numa_topology=AssignmentLines,
-    pci=DeviceLines,
-    resources=AssignedResources,
-    quantities=AssignedQuantities,
-    allocations=lambda allocations: AllocationLines(allocations or {}),
-    pci_requests=PciRequests,
-    **dict.fromkeys(("suspect", *_INSTANCE, "tag", "migration_uuid"), OrEmpty),
+    is_volume_backed=output.YesNo,
+    numa_topology=output.AssignmentLines,
+    pci=output.DeviceLines,
+    resources=output.AssignedResources,
+    quantities=output.AssignedQuantities,
+    allocations=lambda allocations: output.AllocationLines(allocations or {}),
+    pci_requests=output.PciRequests,
+    **dict.fromkeys(("suspect", *_INSTANCE, "tag", "migration_uuid"), output.OrEmpty),
     **dict.fromkeys(
         ("mem_encryption", "provider_mapping", "flavor", "image", "limits", "extra_resource"),
-        mapping,
+        output.mapping,
     ),
-    **dict.fromkeys(("created_at", "updated_at", "expires_at"), timestamp),
+    **dict.fromkeys(("created_at", "updated_at", "expires_at"), output.timestamp),
 )
 _HISTORY = columns(
     *("at", "action", "before=before.state", "after=after.state", "vcpus=after.vcpus"),
     *("memory_mb=after.memory_mb", "disk_mb=after.disk_mb"),
     *("migration_uuid=after.migration_uuid", "actor", "request_id", "reason"),
-    at=timestamp,
-    before=OrEmpty,
-    migration_uuid=OrEmpty,
+    at=output.timestamp,
+    before=output.OrEmpty,
+    migration_uuid=output.OrEmpty,
 )
 
 

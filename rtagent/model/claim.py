@@ -6,20 +6,11 @@ Usage is the sum of the claims.
 from collections.abc import Mapping
 from datetime import datetime
 
+from rtagent.model import request
 from rtagent.model.assignment import AssignedQuantity, AssignedResource, Assignment
 from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
 from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.request import (
-    Allocations,
-    ExtraResource,
-    Flavor,
-    Image,
-    InstanceFacts,
-    Limits,
-    PciRequest,
-    ProviderMapping,
-)
 from rtagent.model.usage import Usage, assignment_usage
 
 #: Held for a build that does not run yet. Leased.
@@ -99,12 +90,12 @@ class Claim(Value, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     revision: int
-    instance: InstanceFacts
-    flavor: Flavor
-    image: Image = Image()
-    limits: Limits = Limits()
-    pci_requests: tuple[PciRequest, ...] = ()
-    extra_resource: ExtraResource = {}
+    instance: request.InstanceFacts
+    flavor: request.Flavor
+    image: request.Image = request.Image()
+    limits: request.Limits = request.Limits()
+    pci_requests: tuple[request.PciRequest, ...] = ()
+    extra_resource: request.ExtraResource = {}
     owner_type: str = SERVER
     kind: str = BUILD
     suspect: str | None = None
@@ -115,8 +106,8 @@ class Claim(Value, frozen=True, kw_only=True):
     resources: tuple[AssignedResource, ...] = ()
     quantities: tuple[AssignedQuantity, ...] = ()
     mem_encryption: MemEncryption | None = None
-    allocations: Allocations | None = None
-    provider_mapping: ProviderMapping = {}
+    allocations: request.Allocations | None = None
+    provider_mapping: request.ProviderMapping = {}
     tag: str | None = None
     migration_uuid: str | None = None
     expires_at: datetime | None = None

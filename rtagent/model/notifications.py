@@ -9,32 +9,16 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from rtagent.model import event as event_types
+from rtagent.model import event_payloads, migration
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, RELEASED
 from rtagent.model.device import PciDevice
 from rtagent.model.event import Notification
-from rtagent.model.event_payloads import (
-    ClaimPayload,
-    DevicePayload,
-    DrainPayload,
-    MovePayload,
-    NodePayload,
-)
-from rtagent.model.migration import (
-    COMPLETED,
-    CONFIRMED,
-    DEST,
-    DONE,
-    FINISHED,
-    RETURNED,
-    REVERTED,
-    Migration,
-)
 from rtagent.model.node_state import NodeState
 
 #: Characters of a reason that an event has. The claim's history has the whole reason.
 MAX_REASON = 1000
-_ARRIVED = frozenset({FINISHED, COMPLETED, DONE})
+_ARRIVED = frozenset({migration.FINISHED, migration.COMPLETED, migration.DONE})
 #: The fields of a change that are the node's own.
 _NODE_PARTS = (
     "topology",
@@ -70,7 +54,7 @@ def _of_claim(event: Event) -> Notification:
     facts = claim.instance
     return Notification(
         type=_claim_type(event),
-        payload=ClaimPayload(
+        payload=event_payloads.ClaimPayload(
             claim_uuid=claim.uuid,
             action=event.action,
             reason=event.reason[:MAX_REASON],
@@ -116,7 +100,7 @@ def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
             continue
         yield Notification(
             type=_move_type(record, known),
-            payload=MovePayload(
+            payload=event_payloads.MovePayload(
                 migration_uuid=record.uuid,
                 instance_uuid=record.instance_uuid,
                 role=record.role,
@@ -132,15 +116,15 @@ def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
         )
 
 
-def _move_type(record: Migration, before: Migration | None) -> str:
+def _move_type(record: migration.Migration, before: migration.Migration | None) -> str:
     status = record.status
-    if status == REVERTED:
+    if status == migration.REVERTED:
         return event_types.MOVE_REVERT
-    if status in RETURNED:
+    if status in migration.RETURNED:
         return event_types.MOVE_ERROR
-    if status in _ARRIVED and record.role == DEST:
+    if status in _ARRIVED and record.role == migration.DEST:
         return event_types.MOVE_FINISH
-    if status == CONFIRMED or status in _ARRIVED:
+    if status == migration.CONFIRMED or status in _ARRIVED:
         return event_types.MOVE_CONFIRM
     return event_types.MOVE_START if before is None else event_types.MOVE_UPDATE
 
@@ -170,7 +154,7 @@ def _of_device(type_: str, record: PciDevice) -> Notification:
     device = record.device
     return Notification(
         type=type_,
-        payload=DevicePayload(
+        payload=event_payloads.DevicePayload(
             address=device.address,
             vendor_id=device.vendor_id,
             product_id=device.product_id,
@@ -191,7 +175,7 @@ def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
         return
     yield Notification(
         type=event_types.NODE_UNDRAIN if change.undrained else event_types.NODE_DRAIN,
-        payload=DrainPayload(
+        payload=event_payloads.DrainPayload(
             hypervisor_hostname=before.node.hypervisor_hostname,
             reason=drain.reason[:MAX_REASON],
             deadline=drain.deadline,
@@ -213,7 +197,7 @@ def _node(before: NodeState, change: Change) -> Iterator[Notification]:
     least, failed = change.disk_available_least, change.failed_builds
     yield Notification(
         type=event_types.NODE_UPDATE,
-        payload=NodePayload(
+        payload=event_payloads.NodePayload(
             changed=changed,
             hypervisor_hostname=before.node.hypervisor_hostname,
             hypervisor_type=topology.hypervisor_type,

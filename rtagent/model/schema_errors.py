@@ -13,17 +13,8 @@ from typing import Any
 import jsonschema
 from jsonschema import TypeChecker
 
+from rtagent.model import base
 from rtagent.model.address import PCI_ADDRESS
-from rtagent.model.base import (
-    BASE64,
-    DOMAIN_TITLE,
-    RESOURCE_NAME,
-    STORABLE,
-    SUFFIX,
-    TIME,
-    UUID,
-    UUIDS,
-)
 
 #: The maximum depth of a document. The deepest document of any method has six levels.
 MAX_DEPTH = 32
@@ -49,14 +40,14 @@ _TYPES = {
 #: The meaning of the patterns of the schemas.
 _PATTERNS = {
     PCI_ADDRESS: "must be a PCI address like 0000:08:00.0, in lower case",
-    UUID: "must be a uuid, in lower case and with its dashes",
-    UUIDS: "must be uuids joined by commas, in lower case and with their dashes",
-    RESOURCE_NAME: "must have upper-case letters, digits and underscores only",
-    SUFFIX: "must have letters, digits, underscores and dashes only",
-    STORABLE: "must be text that can be stored, without NUL and without halves of characters",
-    DOMAIN_TITLE: "must be text without control characters and noncharacters",
-    BASE64: "must be text in base64",
-    TIME: "must be a time in UTC such as 2030-01-31T18:00:00Z",
+    base.UUID: "must be a uuid, in lower case and with its dashes",
+    base.UUIDS: "must be uuids joined by commas, in lower case and with their dashes",
+    base.RESOURCE_NAME: "must have upper-case letters, digits and underscores only",
+    base.SUFFIX: "must have letters, digits, underscores and dashes only",
+    base.STORABLE: "must be text that can be stored, without NUL and without halves of characters",
+    base.DOMAIN_TITLE: "must be text without control characters and noncharacters",
+    base.BASE64: "must be text in base64",
+    base.TIME: "must be a time in UTC such as 2030-01-31T18:00:00Z",
 }
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

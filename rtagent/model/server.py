@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from rtagent.model import request
 from rtagent.model.base import (
     RESOURCE_NAME,
     SUFFIX,
@@ -22,16 +23,6 @@ from rtagent.model.base import (
     Value,
 )
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.request import (
-    Allocations,
-    ExtraResource,
-    Flavor,
-    Image,
-    Limits,
-    NetworkMetadata,
-    PciRequest,
-    ProviderMapping,
-)
 
 #: The operation for which a host is searched: a build, or a type of move.
 Purpose = Literal["build", "resize", "migration", "live-migration", "evacuation", "unshelve"]
@@ -47,7 +38,7 @@ Suffix = Annotated[str, Meta(pattern=SUFFIX, max_length=64)]
 Hint = Text | Items[Text] | None
 
 
-class ImageRequest(Image, frozen=True, kw_only=True):
+class ImageRequest(request.Image, frozen=True, kw_only=True):
     """The image of a request.
 
     :ivar min_ram: MB. :ivar min_disk: GB. :ivar disk_format: ``qcow2``, for example.
@@ -120,7 +111,7 @@ class RequestSpec(Document, frozen=True, kw_only=True):
         allocations to be written; 0: it has none; None: any.
     """
 
-    flavor: Flavor
+    flavor: request.Flavor
     image: ImageRequest = ImageRequest()
     purpose: Purpose = "build"
     project_id: Name | None = None
@@ -128,8 +119,8 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     os_type: Name | None = None
     is_bfv: bool = False
     availability_zone: Name | None = None
-    pci_requests: Items[PciRequest] = ()
-    extra_resource: ExtraResource = {}
+    pci_requests: Items[request.PciRequest] = ()
+    extra_resource: request.ExtraResource = {}
     requested_resources: Items[RequestGroup] = ()
     required_traits: Items[ResourceName] = ()
     forbidden_traits: Items[ResourceName] = ()
@@ -139,8 +130,8 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     requested_destination: Destination | None = None
     instance_group: InstanceGroup | None = None
     scheduler_hints: Entries[Name, Hint] | None = None
-    network_metadata: NetworkMetadata | None = None
-    limits: Limits = Limits()
+    network_metadata: request.NetworkMetadata | None = None
+    limits: request.Limits = request.Limits()
     consumer_generation: Count | None = None
 
     def hint(self, name: str) -> tuple[str, ...]:
@@ -263,11 +254,11 @@ class Selection(Value, frozen=True, kw_only=True):
     nodename: str
     provider_uuid: str
     operation_id: str
-    limits: Limits = Limits()
+    limits: request.Limits = request.Limits()
     allocation_request: Mapping[str, Any] | None = None
     allocation_request_version: str | None = None
-    allocations: Allocations | None = None
-    provider_mapping: ProviderMapping = {}
+    allocations: request.Allocations | None = None
+    provider_mapping: request.ProviderMapping = {}
 
 
 class Selections(Value, frozen=True, kw_only=True):

@@ -15,18 +15,9 @@ from rtagent.model.claim import RESOURCE, Claim
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
+from rtagent.pci import resource_groups
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.pci.resource_groups import (
-    Fits,
-    Preferred,
-    ResourceGroup,
-    assignments,
-    groups_of,
-    most_assigned,
-    place_of_all,
-    totals_of,
-)
 
 #: The number of resources of a class, or their identifiers.
 ResourceRequest = int | tuple[str, ...]
@@ -102,7 +93,7 @@ def resource_choices(
     provider_of: Callable[[str], str],
     reusable: frozenset[str] = frozenset(),
     shares: Mapping[str, Mapping[str, int]] | None = None,
-    numbered: Sequence[ResourceGroup] = (),
+    numbered: Sequence[resource_groups.ResourceGroup] = (),
 ) -> Iterator[FittedResources | Refused]:
     """Yield each choice of resources, the preferred one first; or, once, every reason for none.
 
@@ -131,7 +122,7 @@ def resource_choices(
         if shares is not None or isinstance(request, tuple)
     }
     numbers = {n: r for n, r in requests.items() if isinstance(r, int) and n not in given}
-    groups = groups_of(numbers, numbered)
+    groups = resource_groups.groups_of(numbers, numbered)
     reasons = [
         _reason(name, where, number, len(given[name]), bool(free[name]))
         for name in sorted(given)
@@ -281,12 +272,12 @@ def _given(
 
 
 def _group_choices(
-    groups: Sequence[ResourceGroup], free: Mapping[str, Mapping[str, list[str]]]
+    groups: Sequence[resource_groups.ResourceGroup], free: Mapping[str, Mapping[str, list[str]]]
 ) -> Iterator[dict[str, _Found]]:
     """Yield the resources of each class, for each choice of providers that have enough. Those with
     the least that is enough are preferred.
     """
-    for providers in assignments(groups, *_rules(free)):
+    for providers in resource_groups.assignments(groups, *_rules(free)):
         left = {(name, p): iter(ids) for name, of in free.items() for p, ids in of.items()}
         chosen: dict[str, _Found] = {}
         for group, provider in zip(groups, providers, strict=True):
@@ -296,8 +287,10 @@ def _group_choices(
         yield chosen
 
 
-def _rules(free: Mapping[str, Mapping[str, list[str]]]) -> tuple[Preferred, Fits]:
-    def preferred(group: ResourceGroup) -> Sequence[str]:
+def _rules(
+    free: Mapping[str, Mapping[str, list[str]]],
+) -> tuple[resource_groups.Preferred, resource_groups.Fits]:
+    def preferred(group: resource_groups.ResourceGroup) -> Sequence[str]:
         sizes = Counter[str]()
         for name in group.quantities:
             sizes.update({provider: len(found) for provider, found in free[name].items()})
@@ -310,10 +303,10 @@ def _rules(free: Mapping[str, Mapping[str, list[str]]]) -> tuple[Preferred, Fits
 
 
 def _shortages(
-    groups: Sequence[ResourceGroup],
+    groups: Sequence[resource_groups.ResourceGroup],
     free: Mapping[str, Mapping[str, list[str]]],
     where: str,
-    numbered: Sequence[ResourceGroup],
+    numbered: Sequence[resource_groups.ResourceGroup],
 ) -> Iterator[Reason]:
     """Yield why no choice of providers has enough: for one group, or else for all together."""
     alone = [
@@ -322,11 +315,11 @@ def _shortages(
         for name, number in sorted(group.quantities.items())
         if number > (most := max(map(len, free[name].values()), default=0))
     ]
-    most_of_all = {} if alone else most_assigned(groups, *_rules(free))
+    most_of_all = {} if alone else resource_groups.most_assigned(groups, *_rules(free))
     yield from dict.fromkeys(alone)
-    for name, number in sorted(totals_of(groups).items()):
+    for name, number in sorted(resource_groups.totals_of(groups).items()):
         if not alone and number > (found := most_of_all.get(name, 0)):
-            where_all = place_of_all(where, numbered)
+            where_all = resource_groups.place_of_all(where, numbered)
             yield _reason(name, where_all, number, found, provided=True)
 
 

@@ -6,14 +6,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.node import Aggregate
-from rtagent.scheduler.errors import (
-    AggregateHostExists,
-    AggregateHostNotFound,
-    AggregateNameExists,
-    AggregateNotEmpty,
-    AggregateNotFound,
-    ZoneConflict,
-)
+from rtagent.scheduler import errors
 
 #: The key of the metadata that names the availability zone.
 ZONE = "availability_zone"
@@ -29,7 +22,7 @@ def find(aggregates: Iterable[Aggregate], wanted: str) -> Aggregate:
         for each in known:
             if getattr(each, name) == wanted:
                 return each
-    raise AggregateNotFound(aggregate=wanted)
+    raise errors.AggregateNotFound(aggregate=wanted)
 
 
 def check(changed: Aggregate, aggregates: Iterable[Aggregate]) -> None:
@@ -48,7 +41,7 @@ def check(changed: Aggregate, aggregates: Iterable[Aggregate]) -> None:
         if other.uuid == changed.uuid:
             continue
         if other.name == changed.name:
-            raise AggregateNameExists(name=changed.name, uuid=other.uuid)
+            raise errors.AggregateNameExists(name=changed.name, uuid=other.uuid)
         _check_zones(changed, other)
 
 
@@ -68,21 +61,21 @@ def with_host(aggregate: Aggregate, host: str) -> Aggregate:
     """Return the aggregate with one more host. :raises AggregateHostExists: InvalidRequest:"""
     _check_text("host", host)
     if host in aggregate.hosts:
-        raise AggregateHostExists(aggregate=aggregate.name, host=host)
+        raise errors.AggregateHostExists(aggregate=aggregate.name, host=host)
     return replace(aggregate, hosts=tuple(sorted((*aggregate.hosts, host))))
 
 
 def without_host(aggregate: Aggregate, host: str) -> Aggregate:
     """Return the aggregate without a host. :raises AggregateHostNotFound:"""
     if host not in aggregate.hosts:
-        raise AggregateHostNotFound(aggregate=aggregate.name, host=host)
+        raise errors.AggregateHostNotFound(aggregate=aggregate.name, host=host)
     return replace(aggregate, hosts=tuple(each for each in aggregate.hosts if each != host))
 
 
 def check_empty(aggregate: Aggregate) -> None:
     """Check that an aggregate may be deleted. :raises AggregateNotEmpty:"""
     if aggregate.hosts:
-        raise AggregateNotEmpty(aggregate=aggregate.name, hosts=", ".join(aggregate.hosts))
+        raise errors.AggregateNotEmpty(aggregate=aggregate.name, hosts=", ".join(aggregate.hosts))
 
 
 def _check_zones(changed: Aggregate, other: Aggregate) -> None:
@@ -91,7 +84,7 @@ def _check_zones(changed: Aggregate, other: Aggregate) -> None:
         return
     for host in changed.hosts:
         if host in other.hosts:
-            raise ZoneConflict(host=host, zone=zone, other_zone=other_zone, other=other.name)
+            raise errors.ZoneConflict(host=host, zone=zone, other_zone=other_zone, other=other.name)
 
 
 def _check_text(path: str, text: str) -> None:

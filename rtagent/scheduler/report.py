@@ -12,19 +12,9 @@ from msgspec.structs import replace
 from rtagent.allocation.provider_pools import claimed_pools
 from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.errors import NodeNotReady
-from rtagent.model import stats
+from rtagent.model import host_report, stats
 from rtagent.model.claim import OUTGOING
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.host_report import (
-    CellUsage,
-    HostDescription,
-    HostReport,
-    HostUsage,
-    InstanceInfo,
-    ResourcePool,
-    ServiceState,
-    UsedQuantity,
-)
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
@@ -34,10 +24,10 @@ from rtagent.pci.assigned_resources import resource_uses
 from rtagent.pci.device_users import DeviceAllocation
 
 #: The state of a service that no operator changed.
-ENABLED = ServiceState()
+ENABLED = host_report.ServiceState()
 
 
-def description_of(state: NodeState) -> HostDescription:
+def description_of(state: NodeState) -> host_report.HostDescription:
     """Return the part of a host that claims do not change, without what only its agent needs.
 
     :raises NodeNotReady: the host has not been observed yet.
@@ -45,7 +35,7 @@ def description_of(state: NodeState) -> HostDescription:
     if state.topology is None:
         raise NodeNotReady("the topology of this host is not known yet")
     policy = state.policy
-    return HostDescription(
+    return host_report.HostDescription(
         topology=state.topology,
         policy=replace(
             policy,
@@ -74,12 +64,12 @@ def without_devices(state: NodeState, why: str) -> NodeState:
     )
 
 
-def digest_of(description: HostDescription) -> str:
+def digest_of(description: host_report.HostDescription) -> str:
     """Return the digest of a description: equal descriptions have equal digests."""
     return hashlib.sha256(canonical(description)).hexdigest()
 
 
-def canonical(description: HostDescription) -> bytes:
+def canonical(description: host_report.HostDescription) -> bytes:
     """Return a description as JSON. Equal descriptions have equal documents."""
     document = msgspec.to_builtins(description, str_keys=True, order="deterministic")
     return msgspec.json.encode(document)
@@ -89,7 +79,7 @@ def report_of(
     state: NodeState,
     digest: str,
     *,
-    service: ServiceState = ENABLED,
+    service: host_report.ServiceState = ENABLED,
     why_not: str = "",
     metrics: tuple[Metric, ...] = (),
     instances_digest: str = "",
@@ -97,13 +87,13 @@ def report_of(
     number: int = 0,
     page_url: str = "",
     ended: tuple[str, ...] = (),
-) -> HostReport:
+) -> host_report.HostReport:
     """Return the report of a state, without the description.
 
     :param digest: of the description. :param why_not: the reason why the agent grants no claims;
         "": it grants them. :param page_url: of the agent's own pages.
     """
-    return HostReport(
+    return host_report.HostReport(
         node=state.node,
         epoch=state.epoch,
         revision=state.revision,
@@ -140,12 +130,12 @@ def _unknown(state: NodeState) -> Iterator[DomainUsage]:
         )
 
 
-def usage_of(state: NodeState) -> HostUsage:
+def usage_of(state: NodeState) -> host_report.HostUsage:
     """Return the usage of the whole host."""
     usage = state.usage
     inventories = {(each.provider, each.resource_class) for each in state.resource_inventories}
     former = sorted(claimed_pools(state) - inventories)
-    return HostUsage(
+    return host_report.HostUsage(
         vcpus=usage.vcpus,
         pcpus=usage.pcpus,
         memory_mb=usage.memory_mb,
@@ -154,19 +144,21 @@ def usage_of(state: NodeState) -> HostUsage:
         kept=dict(sorted(usage.numa.kept.items())),
         cells=tuple(_cells(usage.numa)),
         quantities=tuple(
-            UsedQuantity(suffix=suffix, resource_class=name, quantity=quantity)
+            host_report.UsedQuantity(suffix=suffix, resource_class=name, quantity=quantity)
             for (suffix, name), quantity in sorted(usage.quantities.items())
         ),
         devices=_addresses(whole_device_allocations(state)),
         mdev_parents=_addresses(mdev_parent_allocations(state)),
         resources=tuple(sorted(name for name, _ in resource_uses(state))),
-        former_pools=tuple(ResourcePool(provider=p, resource_class=name) for p, name in former),
+        former_pools=tuple(
+            host_report.ResourcePool(provider=p, resource_class=name) for p, name in former
+        ),
     )
 
 
 def instances_of(
-    state: NodeState, known: Mapping[str, InstanceInfo] | None = None
-) -> Mapping[str, InstanceInfo]:
+    state: NodeState, known: Mapping[str, host_report.InstanceInfo] | None = None
+) -> Mapping[str, host_report.InstanceInfo]:
     """Return the owners of claims and of domains on the host, by uuid.
 
     :param known: those of an earlier state. An owner that has not changed since is the same object.
@@ -175,7 +167,9 @@ def instances_of(
     return {owner: _instance_of(state, owner, known.get(owner)) for owner in owners}
 
 
-def _instance_of(state: NodeState, owner_id: str, known: InstanceInfo | None) -> InstanceInfo:
+def _instance_of(
+    state: NodeState, owner_id: str, known: host_report.InstanceInfo | None
+) -> host_report.InstanceInfo:
     if (
         known is None
         or known.claims != state.claims_of(owner_id)
@@ -187,10 +181,10 @@ def _instance_of(state: NodeState, owner_id: str, known: InstanceInfo | None) ->
     return known
 
 
-def instance_of(state: NodeState, owner_id: str) -> InstanceInfo:
+def instance_of(state: NodeState, owner_id: str) -> host_report.InstanceInfo:
     """Return an owner with all that it has on the host."""
     claims = state.claims_of(owner_id)
-    return InstanceInfo(
+    return host_report.InstanceInfo(
         uuid=owner_id,
         here=stats.is_here(claims, state.migrations),
         claims=claims,
@@ -203,11 +197,11 @@ def instances_digest(uuids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
 
 
-def _cells(numa: NumaUsage) -> Iterator[CellUsage]:
+def _cells(numa: NumaUsage) -> Iterator[host_report.CellUsage]:
     ids = {*numa.vcpus, *numa.memory_mb, *(cell for cell, _ in numa.pages)}
     for each in sorted(ids):
         sizes = sorted((size, count) for (cell, size), count in numa.pages.items() if cell == each)
-        yield CellUsage(
+        yield host_report.CellUsage(
             id=each,
             vcpus=numa.vcpus.get(each, 0),
             memory_mb=numa.memory_mb.get(each, 0),

@@ -21,16 +21,9 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
+from rtagent.model import host_report
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
 from rtagent.model.converter import Converter
-from rtagent.model.host_report import (
-    HostDescription,
-    HostReport,
-    HostUsage,
-    InstanceInfo,
-    beyond_bounds,
-    beyond_instances,
-)
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")
@@ -104,9 +97,9 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
 #: A message about the instances of a host.
 InstanceMessage = UpdateInstanceInfo | DeleteInstanceInfo | SyncInstanceInfo
 
-_reports = Converter(HostReport, str_keys=True)
-_descriptions = Decoder(HostDescription)
-_instances = Decoder(tuple[InstanceInfo, ...])
+_reports = Converter(host_report.HostReport, str_keys=True)
+_descriptions = Decoder(host_report.HostDescription)
+_instances = Decoder(tuple[host_report.InstanceInfo, ...])
 _one_large = threading.Lock()
 _invalid = InvalidRequest.at
 
@@ -116,7 +109,7 @@ def is_uuid(text: str) -> bool:
     return re.fullmatch(UUID, text) is not None
 
 
-def report_document(report: HostReport) -> dict[str, Any]:
+def report_document(report: host_report.HostReport) -> dict[str, Any]:
     """Return a report as JSON primitives. Its description is packed."""
     without = replace(report, description=None)
     document: dict[str, Any] = msgspec.to_builtins(without, str_keys=True, order="deterministic")
@@ -125,7 +118,7 @@ def report_document(report: HostReport) -> dict[str, Any]:
     return document
 
 
-def report_from(document: Mapping[str, Any]) -> HostReport:
+def report_from(document: Mapping[str, Any]) -> host_report.HostReport:
     """Return the report that a document is.
 
     :raises InvalidRequest: a field is missing, unknown or wrong, or the host is beyond a
@@ -134,10 +127,10 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
     method, where = "update_host_state", "$.report"
     if "ended" not in document:
         document = _of_release_0_2_0(document)
-    for name in _missing(document, HostReport):
+    for name in _missing(document, host_report.HostReport):
         raise _invalid(method, f"{where}.{name}", "is required")
     usage = document["usage"]
-    for name in _missing(usage, HostUsage) if isinstance(usage, Mapping) else ():
+    for name in _missing(usage, host_report.HostUsage) if isinstance(usage, Mapping) else ():
         raise _invalid(method, f"{where}.usage.{name}", "is required")
     packed = document["description"]
     for path, sentence in _unbounded({**document, "description": None}):
@@ -163,12 +156,12 @@ def _of_release_0_2_0(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"ended": (), "number": 0, "page_url": "", "unknown": (), **document, **found}
 
 
-def instances_text(instances: Sequence[InstanceInfo]) -> str:
+def instances_text(instances: Sequence[host_report.InstanceInfo]) -> str:
     """Return instance infos as packed text."""
     return _pack(msgspec.json.encode(instances))
 
 
-def instances_from(method: str, text: object) -> tuple[InstanceInfo, ...]:
+def instances_from(method: str, text: object) -> tuple[host_report.InstanceInfo, ...]:
     """Return the instance infos of a packed text.
 
     :param method: of the message, for errors. :raises InvalidRequest: the text, or a field of an
@@ -250,9 +243,9 @@ def _unbounded(document: dict[str, Any] | list[Any]) -> Iterator[tuple[str, str]
                 yield f"{path}.{key}" if by_name else f"{path}[{key}]", why
 
 
-def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
+def _wrong(description: host_report.HostDescription) -> Iterator[tuple[str, str]]:
     """Yield the bounds that a host is beyond, and the values that have no meaning."""
-    yield from beyond_bounds(description)
+    yield from host_report.beyond_bounds(description)
     policy, cells = description.policy, description.topology.cells
     for name in ("cpu", "ram", "disk"):
         if not _is_ratio(getattr(policy, f"{name}_allocation_ratio")):
@@ -265,8 +258,8 @@ def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
             yield f".topology.cells[{index}].pages", "must have sizes above 0"
 
 
-def _too_many(instances: Sequence[InstanceInfo]) -> Iterator[tuple[str, str]]:
-    yield from (("", sentence) for sentence in beyond_instances(len(instances)))
+def _too_many(instances: Sequence[host_report.InstanceInfo]) -> Iterator[tuple[str, str]]:
+    yield from (("", sentence) for sentence in host_report.beyond_instances(len(instances)))
 
 
 def _is_ratio(ratio: Decimal) -> bool:

@@ -4,14 +4,7 @@ refused.
 
 import threading
 
-from rtagent.errors import (
-    DuplicateHost,
-    HypervisorUnavailable,
-    NodeNotReady,
-    RtAgentError,
-    StoreRestored,
-    StoreUnavailable,
-)
+from rtagent import errors
 from rtagent.lifecycle.draining import draining_error
 from rtagent.service.context import DuplicateChanged, ServiceChanged
 from rtagent.tracker import ResourceTracker
@@ -28,52 +21,52 @@ class Admission:
     def __init__(self, tracker: ResourceTracker) -> None:
         self._tracker = tracker
         self._lock = threading.Lock()
-        self._duplicate: DuplicateHost | None = None
-        self._forced_down: NodeNotReady | None = None
-        self._error: NodeNotReady | HypervisorUnavailable | None = None
-        self._set(NodeNotReady())
+        self._duplicate: errors.DuplicateHost | None = None
+        self._forced_down: errors.NodeNotReady | None = None
+        self._error: errors.NodeNotReady | errors.HypervisorUnavailable | None = None
+        self._set(errors.NodeNotReady())
         bus = tracker.bus
         bus.subscribe(DuplicateChanged, self._duplicated)
         bus.subscribe(ServiceChanged, self._service_changed)
 
     @property
-    def why_closed(self) -> RtAgentError | None:
+    def why_closed(self) -> errors.RtAgentError | None:
         """The error that a call that creates a claim would get now; None: such calls
         are accepted.
         """
         if self._tracker.fault is not None:
             return self._tracker.fault
         if self._tracker.stale:
-            return StoreUnavailable()
+            return errors.StoreUnavailable()
         if (restored := self._tracker.restored) is not None:
-            return StoreRestored(restored=str(restored), revision=restored.revision)
+            return errors.StoreRestored(restored=str(restored), revision=restored.revision)
         closed = self._suspension or self._tracker.creation.unobserved
         return closed or draining_error(self._tracker.snapshot())
 
     @property
-    def duplicate(self) -> DuplicateHost | None:
+    def duplicate(self) -> errors.DuplicateHost | None:
         """The error that names another agent of this host name; None: none is known."""
         return self._duplicate
 
     @property
     def hypervisor_up(self) -> bool | None:
         """Whether the hypervisor answers; None before the first good audit."""
-        if isinstance(self._error, NodeNotReady):
+        if isinstance(self._error, errors.NodeNotReady):
             return None
         return self._error is None
 
     def not_ready(self, why: str) -> None:
         """Stay closed after an audit that was not good."""
-        if isinstance(self._error, NodeNotReady):
-            self._set(NodeNotReady(why))
+        if isinstance(self._error, errors.NodeNotReady):
+            self._set(errors.NodeNotReady(why))
 
     def open(self) -> bool:
         """Open after a good audit. Return whether the admission was closed by an audit."""
         return self._set(None) is not None
 
-    def close(self, error: HypervisorUnavailable) -> bool:
+    def close(self, error: errors.HypervisorUnavailable) -> bool:
         """Close because the hypervisor is unavailable. Return whether that is new."""
-        return not isinstance(self._set(error), HypervisorUnavailable)
+        return not isinstance(self._set(error), errors.HypervisorUnavailable)
 
     def _duplicated(self, event: DuplicateChanged) -> None:
         with self._lock:
@@ -83,16 +76,16 @@ class Admission:
     def _service_changed(self, event: ServiceChanged) -> None:
         with self._lock:
             why = event.why_forced_down
-            self._forced_down = NodeNotReady(why) if why else None
+            self._forced_down = errors.NodeNotReady(why) if why else None
             self._tracker.creation.suspend(self._suspension)
 
     @property
-    def _suspension(self) -> NodeNotReady | HypervisorUnavailable | None:
+    def _suspension(self) -> errors.NodeNotReady | errors.HypervisorUnavailable | None:
         return self._duplicate or self._forced_down or self._error
 
     def _set(
-        self, error: NodeNotReady | HypervisorUnavailable | None
-    ) -> NodeNotReady | HypervisorUnavailable | None:
+        self, error: errors.NodeNotReady | errors.HypervisorUnavailable | None
+    ) -> errors.NodeNotReady | errors.HypervisorUnavailable | None:
         """Replace the error of the audits, and return the one before."""
         with self._lock:
             before, self._error = self._error, error

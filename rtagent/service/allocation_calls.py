@@ -7,17 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NoReturn
 
+from rtagent import errors
 from rtagent.claims import abort_leased_claim
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import (
-    AllocationNotWritten,
-    ClaimExpired,
-    NodeNotReady,
-    PlacementUnavailable,
-    StoreRestored,
-    StoreUnavailable,
-    Unavailable,
-)
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import DeletionReason, Parts
@@ -69,7 +61,7 @@ class AllocationCalls:
             job.result(TIMEOUT)
         except TimeoutError as error:
             job.cancel()
-            raise PlacementUnavailable(
+            raise errors.PlacementUnavailable(
                 f"Placement did not delete the allocation within {TIMEOUT:g} s: repeat the call"
             ) from error
 
@@ -92,11 +84,11 @@ class AllocationCalls:
     def _state(self) -> NodeState:
         """The state, if it has every claim. :raises StoreUnavailable: NodeNotReady:"""
         if self._tracker.stale:
-            raise StoreUnavailable
+            raise errors.StoreUnavailable
         if (fault := self._tracker.fault) is not None:
-            raise NodeNotReady(fault.message)
+            raise errors.NodeNotReady(fault.message)
         if (restored := self._tracker.restored) is not None:
-            raise StoreRestored(restored=str(restored), revision=restored.revision)
+            raise errors.StoreRestored(restored=str(restored), revision=restored.revision)
         return self._tracker.snapshot()
 
     def _delete(self, instance_uuid: str, reason: DeletionReason) -> None:
@@ -159,7 +151,7 @@ class AllocationWrites:
             error = self._outbox.error
             self._give_up(claim, call, seconds, error.message if error else "Placement is slow")
         if claim.uuid not in self._node.state.claims:  # what was written is that it has nothing
-            raise ClaimExpired(claim_uuid=claim.uuid)
+            raise errors.ClaimExpired(claim_uuid=claim.uuid)
 
     def _take_slot(self, claim: Claim, call: Call, seconds: float) -> None:
         """Become one of the calls that wait.
@@ -192,6 +184,8 @@ class AllocationWrites:
         effect = "the claim was aborted"
         try:
             self._node.tracker.execute(abort_leased_claim, abort, claim.uuid)
-        except Unavailable as error:
+        except errors.Unavailable as error:
             effect = f"the claim ends with its lease, because it cannot be aborted: {error.message}"
-        raise AllocationNotWritten(claim_uuid=claim.uuid, seconds=seconds, why=why, effect=effect)
+        raise errors.AllocationNotWritten(
+            claim_uuid=claim.uuid, seconds=seconds, why=why, effect=effect
+        )

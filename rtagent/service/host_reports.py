@@ -11,15 +11,8 @@ from msgspec.structs import replace
 from rtagent.api.address import page_url
 from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
+from rtagent.model import host_report
 from rtagent.model.base import Value
-from rtagent.model.host_report import (
-    MAX_ENDED,
-    HostDescription,
-    HostReport,
-    InstanceInfo,
-    beyond_bounds,
-    beyond_instances,
-)
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.rpc import casts
@@ -71,7 +64,7 @@ class _Described(Value, frozen=True, kw_only=True):
     """
 
     parts: tuple[object, ...]
-    description: HostDescription
+    description: host_report.HostDescription
     digest: str
     beyond: tuple[str, ...]
 
@@ -106,7 +99,7 @@ class HostReports:
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._wanted: _WantedReport | None = None
         #: Uuids of the claims that have ended since the last report.
-        self._ended = deque[str](maxlen=MAX_ENDED)
+        self._ended = deque[str](maxlen=host_report.MAX_ENDED)
         #: Those that the last report names.
         self._taken: tuple[str, ...] = ()
         self._described: _Described | None = None
@@ -200,7 +193,7 @@ class HostReports:
             self._next_sync = now + self._sync_interval
         messages = list(self._instances.casts(state, whole=whole, digest=digest))
         described = self._describe(state)
-        beyond = *described.beyond, *beyond_instances(self._instances.count)
+        beyond = *described.beyond, *host_report.beyond_instances(self._instances.count)
         why = f"schedulers set this host aside, because it {', '.join(beyond)}" if beyond else ""
         self._reporter.health(PART, "warn" if beyond else "pass", why)
         closed = self._admission.why_closed
@@ -212,7 +205,7 @@ class HostReports:
             self._reported = described.digest
         return [*messages, casts.host_state(report)]
 
-    def _report(self, state: NodeState, digest: str, why_not: str) -> HostReport:
+    def _report(self, state: NodeState, digest: str, why_not: str) -> host_report.HostReport:
         service, before = self._heartbeat.state, self._service
         settings = self._context.settings.current
         self._service, self._number = service, self._number + (service != before)
@@ -241,7 +234,7 @@ class HostReports:
                 parts=parts,
                 description=description,
                 digest=digest_of(description),
-                beyond=tuple(sentence for _, sentence in beyond_bounds(description)),
+                beyond=tuple(sentence for _, sentence in host_report.beyond_bounds(description)),
             )
             self._described = known
         return known
@@ -295,7 +288,7 @@ class _SentInstances:
     def __init__(self) -> None:
         self.number = 0
         self._epoch = -1
-        self._sent: Mapping[str, InstanceInfo] | None = None
+        self._sent: Mapping[str, host_report.InstanceInfo] | None = None
 
     @property
     def digest(self) -> str:
@@ -340,5 +333,5 @@ class _SentInstances:
         )
 
 
-def _differs(info: InstanceInfo, before: InstanceInfo | None) -> bool:
+def _differs(info: host_report.InstanceInfo, before: host_report.InstanceInfo | None) -> bool:
     return info is not before and info != before

@@ -11,13 +11,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TypeVar
 
-from rtagent.errors import (
-    RtAgentError,
-    StoreDamaged,
-    StoreUnavailable,
-    TakeoverPending,
-    Unavailable,
-)
+from rtagent import errors
 from rtagent.model.health import Check
 from rtagent.ports import Clock, Reporter
 from rtagent.service.loop import Backoff
@@ -81,10 +75,10 @@ IGNORED = (
 )
 
 #: One of the constants above, or an error that must end the process.
-Event = str | RtAgentError
+Event = str | errors.RtAgentError
 
 #: The order in which events are taken: a stop first, then an error.
-_ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
+_ORDER = (STOP, errors.RtAgentError, READY, DESCRIBE, RELOAD)
 
 #: The pause after the first failure of a database is so many times as long as the attempt; twice as
 #: many times after each further one, up to the second number. If the database is too slow for all
@@ -143,7 +137,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 def _urgency(event: Event) -> int:
-    return _ORDER.index(RtAgentError if isinstance(event, RtAgentError) else event)
+    return _ORDER.index(errors.RtAgentError if isinstance(event, errors.RtAgentError) else event)
 
 
 class Stopped(Exception):
@@ -156,9 +150,9 @@ class _Pauses:
     def __init__(self) -> None:
         self._backoff, self._spread = Backoff(), SPREAD
 
-    def after(self, error: Unavailable, attempted: float) -> float:
+    def after(self, error: errors.Unavailable, attempted: float) -> float:
         """Return the next pause. :param attempted: the seconds that the attempt took."""
-        if not isinstance(error, StoreUnavailable):
+        if not isinstance(error, errors.StoreUnavailable):
             return self._backoff.pause()
         at_least = min(self._spread * attempted, LONGEST)
         self._spread = min(2 * self._spread, WIDEST)
@@ -192,11 +186,11 @@ class Startup:
             began = self._clock.monotonic()
             try:
                 return attempt()
-            except StoreDamaged:
+            except errors.StoreDamaged:
                 raise
-            except Unavailable as error:
+            except errors.Unavailable as error:
                 pause = pauses.after(error, self._clock.monotonic() - began)
-                missing = "the other agent" if isinstance(error, TakeoverPending) else what
+                missing = "the other agent" if isinstance(error, errors.TakeoverPending) else what
                 waiting = f"waiting for {missing}: {error.message}"
                 self._notifier.status(waiting)
                 self._reporter.log("warning", waiting)
@@ -211,7 +205,7 @@ class Startup:
             event = self._events.get(left)
             if event == STOP:
                 raise Stopped
-            if isinstance(event, RtAgentError):
+            if isinstance(event, errors.RtAgentError):
                 raise event
             if event == DESCRIBE:
                 log_state(self._reporter, doing)

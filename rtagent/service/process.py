@@ -17,17 +17,9 @@ from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.in_flight import InFlight
+from rtagent.service import main_thread
 from rtagent.service.configuration import Configuration
 from rtagent.service.loop import Loop, Turn
-from rtagent.service.main_thread import (
-    DESCRIBE,
-    READY,
-    RELOAD,
-    STOP,
-    EventQueue,
-    Stopped,
-    log_state,
-)
 from rtagent.service.state_report import StateReport
 from rtagent.service.systemd import Liveness, Notifier, Watchdog
 from rtagent.telemetry.metrics import Metrics
@@ -86,7 +78,7 @@ class ProcessContext(Value, frozen=True, kw_only=True):
     settings: SettingsHolder
     telemetry: Telemetry
     clock: Clock
-    events: EventQueue
+    events: main_thread.EventQueue
     notifier: Notifier
     liveness: Liveness
     report: StateReport
@@ -192,7 +184,7 @@ class Process:
         try:
             gc.set_threshold(YOUNG)
             self._serve(self._start(self._context, self.parts))
-        except Stopped:
+        except main_thread.Stopped:
             pass
         except RtAgentError as error:
             self._notifier.status(f"stopping: {error.message}")
@@ -206,17 +198,19 @@ class Process:
         limit, liveness = self._notifier.watchdog_seconds or HUNG, self._context.liveness
         liveness.watch(program.vital_turns, limit, program.turns)
         watchdog = Watchdog(liveness, self._notifier, self._context.telemetry)
-        while (event := self._context.events.get(TICK)) != STOP:
+        while (event := self._context.events.get(TICK)) != main_thread.STOP:
             if isinstance(event, RtAgentError):
                 raise event
-            if event == READY:
+            if event == main_thread.READY:
                 program.ready()
                 self._notifier.ready()
                 # Leave out what was loaded. It is hardly ever freed, and has no cycles.
                 gc.freeze()
-            if event == DESCRIBE:
-                log_state(self._reporter, program.status(), self._context.telemetry.checks())
-            if event == RELOAD:
+            if event == main_thread.DESCRIBE:
+                main_thread.log_state(
+                    self._reporter, program.status(), self._context.telemetry.checks()
+                )
+            if event == main_thread.RELOAD:
                 self._reload(program)
             watchdog.check()
             self._notifier.status(program.status())

@@ -12,17 +12,9 @@ from oslo_context.context import RequestContext
 from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import RtAgentError
 from rtagent.ports import Reporter
-from rtagent.rpc import roles
+from rtagent.rpc import casts, roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import UNANSWERED
-from rtagent.rpc.casts import (
-    BoundedCasts,
-    CastFailed,
-    CastMessage,
-    dropped_claim,
-    forced_down,
-    report_host_state,
-)
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.server import PART, RpcServer
 from rtagent.rpc.topics import AGENT, SCHEDULER
@@ -30,7 +22,7 @@ from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 
 #: To all schedulers: the aggregates in the shared database were changed.
-REREAD = CastMessage(method="update_aggregates", arguments={})
+REREAD = casts.CastMessage(method="update_aggregates", arguments={})
 #: The most operation ids that wait.
 MAX_UNKNOWN = 1000
 
@@ -45,9 +37,9 @@ class SchedulerMessages:
         self, transport: oslo_messaging.RPCTransport, reporter: Reporter, wake: Callable[[], None]
     ) -> None:
         """:param wake: runs the next turn soon."""
-        self._agents = BoundedCasts(transport, AGENT, roles.SCHEDULER)
-        self._corrections = BoundedCasts(transport, AGENT, roles.SCHEDULER)
-        self._schedulers = BoundedCasts(transport, SCHEDULER, roles.SCHEDULER)
+        self._agents = casts.BoundedCasts(transport, AGENT, roles.SCHEDULER)
+        self._corrections = casts.BoundedCasts(transport, AGENT, roles.SCHEDULER)
+        self._schedulers = casts.BoundedCasts(transport, SCHEDULER, roles.SCHEDULER)
         self._reporter = reporter.named(__name__)
         self._lock = threading.Lock()
         self._questions: dict[str | None, Wanted] = {}
@@ -84,7 +76,7 @@ class SchedulerMessages:
         """Send the waiting messages. After a failure, send them later."""
         try:
             self._send()
-        except CastFailed as error:
+        except casts.CastFailed as error:
             self._reporter.log(
                 "warning", f"requests to agents and schedulers wait for the message broker: {error}"
             )
@@ -96,25 +88,27 @@ class SchedulerMessages:
         while (wanted := self._next()) is not None:
             try:
                 self._send_to_agents(wanted)
-            except CastFailed:
+            except casts.CastFailed:
                 self.ask(wanted)
                 raise
         unknown = [self._unknown.popleft() for _ in range(len(self._unknown))]
         if unknown:
-            self._schedulers.send([dropped_claim(each) for each in unknown])
+            self._schedulers.send([casts.dropped_claim(each) for each in unknown])
         if self._aggregates:
             self._aggregates = False
             try:
                 self._schedulers.send([REREAD])
-            except CastFailed:
+            except casts.CastFailed:
                 self._aggregates = True
                 raise
 
     def _send_to_agents(self, wanted: Wanted) -> None:
         if wanted.forced_down is not None:
-            self._corrections.send([forced_down(wanted.forced_down)], wanted.host)
+            self._corrections.send([casts.forced_down(wanted.forced_down)], wanted.host)
         if wanted.forced_down is None or wanted.description or wanted.instances:
-            message = report_host_state(description=wanted.description, instances=wanted.instances)
+            message = casts.report_host_state(
+                description=wanted.description, instances=wanted.instances
+            )
             self._agents.send([message], wanted.host)
 
     def _next(self) -> Wanted | None:

@@ -5,18 +5,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
-from rtagent.conductor.operations.hosts import (
-    claim_arguments,
-    cleanup,
-    define,
-    end_claim,
-    prepare,
-    select,
-    selected,
-    start,
-    undefine,
-    unselect,
-)
+from rtagent.conductor.operations import hosts
 from rtagent.conductor.run import Run
 from rtagent.errors import RtAgentError
 from rtagent.model.server import ACTIVE, BUILDING, ERROR, Server
@@ -25,14 +14,16 @@ from rtagent.model.server import ACTIVE, BUILDING, ERROR, Server
 def claim(run: Run) -> None:
     """Claim the resources. The claim's uuid is the operation id that the scheduler chose."""
     instance = run.instance(run.progress.spec, run.progress.was, "spawning")
-    reply = run.agent(selected(run), "instance_claim", instance=instance, **claim_arguments(run))
+    reply = run.agent(
+        hosts.selected(run), "instance_claim", instance=instance, **hosts.claim_arguments(run)
+    )
     run.learn(claim=reply)
 
 
 def release(run: Run) -> None:
     """Release the claim, and count a failed build."""
-    place = selected(run)
-    end_claim(run, place, "release_claim", claim_uuid=place.claim["uuid"])
+    place = hosts.selected(run)
+    hosts.end_claim(run, place, "release_claim", claim_uuid=place.claim["uuid"])
     if run.progress.was != BUILDING:  # it is unshelved
         return
     with suppress(RtAgentError):  # it feeds statistics only
@@ -70,12 +61,12 @@ def _failed(run: Run) -> Server:
 BUILD = Table(
     kind="build",
     steps=(
-        Step(name="select", do=select, undo=unselect),
+        Step(name="select", do=hosts.select, undo=hosts.unselect),
         Step(name="claim", do=claim, undo=release),
-        Step(name="prepare", do=prepare, undo=cleanup),
+        Step(name="prepare", do=hosts.prepare, undo=hosts.cleanup),
         Step(name="activate", do=activate),
-        Step(name="define", do=define, undo=undefine),
-        Step(name="start", do=start),
+        Step(name="define", do=hosts.define, undo=hosts.undefine),
+        Step(name="start", do=hosts.start),
         Step(name="report", do=report),
     ),
     done=_done,

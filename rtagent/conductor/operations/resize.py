@@ -8,32 +8,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
-from rtagent.conductor.operations import allocations
+from rtagent.conductor.operations import allocations, moves
 from rtagent.conductor.operations.hosts import prepare, select, selected, start, unselect
-from rtagent.conductor.operations.moves import (
-    arrive,
-    claim_move,
-    drop_at_destination,
-    leave,
-    migration_of,
-    move_arguments,
-    on_same_host,
-    report_back,
-    report_both,
-    report_moving,
-    reserve,
-    restore,
-    runs,
-    source_place,
-    stay,
-)
 from rtagent.conductor.run import Run
 from rtagent.model.server import RESIZED, STOPPED, Place, Server, ServerMove
 
 
 def stop(run: Run) -> None:
     """Stop the guest at the source."""
-    run.stop(source_place(run))
+    run.stop(moves.source_place(run))
 
 
 def stop_to_move(run: Run) -> None:
@@ -44,51 +27,51 @@ def stop_to_move(run: Run) -> None:
 
 def start_again(run: Run) -> None:
     """Start the guest at the source again. On the same host its old definition was replaced."""
-    source = source_place(run)
+    source = moves.source_place(run)
     run.define(source, *([selected(run)] if run.progress.selection else []))
-    if runs(run):
+    if moves.runs(run):
         run.start(source)
 
 
 def copy(run: Run) -> None:
     """Copy the disks, and renew the lease during the copy."""
-    if not on_same_host(run):
+    if not moves.on_same_host(run):
         dest = run.progress.dest
-        run.hook("copy", source_place(run).host, dest.host, lease=dest)
+        run.hook("copy", moves.source_place(run).host, dest.host, lease=dest)
 
 
 def cleanup(run: Run) -> None:
     """Remove what `prepare` and `copy` made, unless the server is on this host anyway."""
-    if not on_same_host(run):
+    if not moves.on_same_host(run):
         run.hook("cleanup", selected(run).host)
 
 
 def undefine(run: Run) -> None:
     """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
-    order = run.stop if on_same_host(run) else run.undefine
+    order = run.stop if moves.on_same_host(run) else run.undefine
     order(selected(run))
 
 
 def define_moved(run: Run) -> None:
     """Define the domain with the claim's guest document. On the same host it replaces the old."""
-    run.define(run.progress.dest, source_place(run))
+    run.define(run.progress.dest, moves.source_place(run))
 
 
 def start_if_it_ran(run: Run) -> None:
     """Start the guest at the destination, if it ran at the source."""
-    if runs(run):
+    if moves.runs(run):
         start(run)
 
 
 def report(run: Run) -> None:
     """Report the new state to both sides."""
-    report_both(run, RESIZED, None)
+    moves.report_both(run, RESIZED, None)
 
 
 def _done(run: Run) -> Server:
     move = ServerMove(
-        migration=migration_of(run),
-        source=source_place(run),
+        migration=moves.migration_of(run),
+        source=moves.source_place(run),
         spec=run.server.spec,
         was=run.progress.was,
     )
@@ -105,15 +88,15 @@ def _done(run: Run) -> Server:
 RESIZE = Table(
     kind="resize",
     steps=(
-        Step(name="reserve", do=reserve, undo=restore),
+        Step(name="reserve", do=moves.reserve, undo=moves.restore),
         Step(name="select", do=select, undo=unselect),
-        Step(name="claim", do=claim_move, undo=drop_at_destination),
-        Step(name="report-begin", do=report_moving, undo=report_back),
+        Step(name="claim", do=moves.claim_move, undo=moves.drop_at_destination),
+        Step(name="report-begin", do=moves.report_moving, undo=moves.report_back),
         Step(name="prepare", do=prepare, undo=cleanup),
         Step(name="stop", do=stop_to_move, undo=start_again),
-        Step(name="leave", do=leave, undo=stay),
+        Step(name="leave", do=moves.leave, undo=moves.stay),
         Step(name="copy", do=copy),
-        Step(name="arrive", do=arrive),
+        Step(name="arrive", do=moves.arrive),
         Step(name="define", do=define_moved, undo=undefine),
         Step(name="start", do=start_if_it_ran),
         Step(name="report", do=report),
@@ -139,7 +122,7 @@ def _on_same_host(run: Run) -> bool:
 
 
 def _arguments(run: Run) -> dict[str, Any]:
-    return move_arguments(run, _move(run).migration)
+    return moves.move_arguments(run, _move(run).migration)
 
 
 def _undefine_at_source(run: Run) -> None:

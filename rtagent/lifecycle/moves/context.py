@@ -9,13 +9,7 @@ from typing import Concatenate, ParamSpec
 
 from msgspec.structs import replace
 
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    IllegalTransition,
-    RequestError,
-)
+from rtagent import errors
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import event_of
 from rtagent.model.base import Value
@@ -61,7 +55,7 @@ def check_same_move(record: Migration | None, owner_id: str, facts: MigrationFac
     """
     same = (owner_id, facts.migration_type)
     if record is not None and (record.instance_uuid, record.migration_type) != same:
-        raise ClaimConflict(
+        raise errors.ClaimConflict(
             f"migration {record.uuid} is the {record.migration_type} of instance"
             f" {record.instance_uuid}",
             migration_uuid=record.uuid,
@@ -159,35 +153,35 @@ class MoveContext(Value, frozen=True, kw_only=True):
             domain_usages=domain_usages,
         )
 
-    def no_source(self) -> RequestError:
+    def no_source(self) -> errors.RequestError:
         """Why there is no claim that could leave or return."""
         if self.record is not None and self.record.role == SOURCE:
-            return ClaimExpired(claim_uuid=self.record.claim_uuid)
+            return errors.ClaimExpired(claim_uuid=self.record.claim_uuid)
         if self.dest is not None and self.status in SUCCEEDED:
             return self.too_late()
         if self.dest is not None:
             return self.too_late("finish_move, drop_move_claim_at_dest, drop_move_claim")
-        return ClaimNotFound(owner_id=self.owner_id, migration_uuid=self.facts.uuid)
+        return errors.ClaimNotFound(owner_id=self.owner_id, migration_uuid=self.facts.uuid)
 
-    def no_dest(self) -> RequestError:
+    def no_dest(self) -> errors.RequestError:
         """Why there is no claim that could have arrived."""
         if self.record is not None and self.record.role == DEST:
-            return ClaimExpired(claim_uuid=self.record.claim_uuid)
-        return ClaimNotFound(owner_id=self.owner_id, migration_uuid=self.facts.uuid)
+            return errors.ClaimExpired(claim_uuid=self.record.claim_uuid)
+        return errors.ClaimNotFound(owner_id=self.owner_id, migration_uuid=self.facts.uuid)
 
-    def too_late(self, legal: str = "a new migration") -> IllegalTransition:
+    def too_late(self, legal: str = "a new migration") -> errors.IllegalTransition:
         """The error that the move's status does not allow the call."""
         role = self.record.role if self.record else SOURCE
-        return IllegalTransition(
+        return errors.IllegalTransition(
             migration_uuid=self.facts.uuid,
             state=f"{self.status} at its {'destination' if role == DEST else 'source'}",
             verb=self.verb,
             legal=legal,
         )
 
-    def other_move(self, claim: Claim) -> IllegalTransition:
+    def other_move(self, claim: Claim) -> errors.IllegalTransition:
         """The error that the claim takes part in another move."""
-        return IllegalTransition(
+        return errors.IllegalTransition(
             claim_uuid=claim.uuid,
             state=f"{claim.state} for migration {claim.migration_uuid}",
             verb=self.verb,

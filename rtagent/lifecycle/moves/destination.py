@@ -9,21 +9,12 @@ from rtagent.allocation import requirements
 from rtagent.errors import ClaimConflict
 from rtagent.lifecycle.moves.context import MoveContext, move_context, move_rule
 from rtagent.lifecycle.new_claim import fitted_claim
+from rtagent.model import migration
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call
 from rtagent.model.claim import BUILDING, INCOMING, Claim, Replacement
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.device import AssignedDevice
-from rtagent.model.migration import (
-    ARRIVED_STATUS,
-    DEST,
-    ENDED,
-    INITIAL_STATUS,
-    RETURNED,
-    Migration,
-    MigrationFacts,
-    MoveRequest,
-)
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.pci.fit import addresses_by_purpose
@@ -33,7 +24,7 @@ def move_claim(
     state: NodeState,
     call: Call,
     now: datetime,
-    request: MoveRequest,
+    request: migration.MoveRequest,
     *,
     quantities: Sequence[AssignedQuantity] = (),
 ) -> Decision:
@@ -84,22 +75,24 @@ def _arrived(move: MoveContext) -> Granted:
     before = move.dest
     if before is None:
         raise move.no_dest()
-    if move.status in RETURNED:
+    if move.status in migration.RETURNED:
         raise move.too_late("drop_move_claim_at_dest, drop_move_claim")
     if before.migration_uuid != move.facts.uuid:
         raise move.other_move(before)
-    ended = move.status in ENDED
-    status = str(move.status) if ended else ARRIVED_STATUS[move.facts.migration_type]
-    return move.granted(move.record_with(status, DEST, before), move.event(before))
+    ended = move.status in migration.ENDED
+    status = str(move.status) if ended else migration.ARRIVED_STATUS[move.facts.migration_type]
+    return move.granted(move.record_with(status, migration.DEST, before), move.event(before))
 
 
-def _facts(state: NodeState, request: MoveRequest, call: Call) -> MigrationFacts:
+def _facts(
+    state: NodeState, request: migration.MoveRequest, call: Call
+) -> migration.MigrationFacts:
     """The caller's record of the move, or one that the agent makes. It names the source only if the
     guest is here."""
-    if isinstance(request.migration, MigrationFacts):
+    if isinstance(request.migration, migration.MigrationFacts):
         return request.migration
     here = bool(main_claims(state.claims_of(request.build.instance.uuid)))
-    return MigrationFacts(
+    return migration.MigrationFacts(
         uuid=call.operation_id,
         migration_type=request.migration,
         source_compute=state.node.host if here else None,
@@ -119,13 +112,13 @@ def _check_no_conflict(move: MoveContext) -> None:
             f"instance {move.owner_id} has the {claim.state} claim {claim.uuid} here",
             claim_uuid=claim.uuid,
         )
-    if move.status in ENDED or move.dest is not None:
+    if move.status in migration.ENDED or move.dest is not None:
         uuid = move.facts.uuid
         raise ClaimConflict(f"migration {uuid} is {move.status} here", migration_uuid=uuid)
 
 
 def _replacements(
-    request: MoveRequest, own: tuple[Claim, ...], devices: tuple[AssignedDevice, ...]
+    request: migration.MoveRequest, own: tuple[Claim, ...], devices: tuple[AssignedDevice, ...]
 ) -> dict[str, Replacement]:
     """The guest's devices before and after, by purpose. Before: those of its claims here, else
     those that the caller names."""
@@ -137,13 +130,13 @@ def _replacements(
     }
 
 
-def _record(move: MoveContext, request: MoveRequest, claim: Claim) -> Migration:
+def _record(move: MoveContext, request: migration.MoveRequest, claim: Claim) -> migration.Migration:
     """The destination's record. The agent fills in what the caller does not name."""
     facts, node = move.facts, move.state.node
-    status = move.status or facts.status or INITIAL_STATUS[facts.migration_type]
+    status = move.status or facts.status or migration.INITIAL_STATUS[facts.migration_type]
     return replace(
-        move.record_with(status, DEST, claim),
-        role=DEST,
+        move.record_with(status, migration.DEST, claim),
+        role=migration.DEST,
         claim_uuid=claim.uuid,
         dest_compute=facts.dest_compute or node.host,
         dest_node=facts.dest_node or node.hypervisor_hostname,

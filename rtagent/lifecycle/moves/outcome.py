@@ -11,21 +11,10 @@ from msgspec.structs import replace
 
 from rtagent.lifecycle.consequences import unchanged
 from rtagent.lifecycle.moves.context import MoveContext, move_rule
+from rtagent.model import migration
 from rtagent.model.change import Event
 from rtagent.model.claim import ACTIVE, EVACUATION, INCOMING, OUTGOING
 from rtagent.model.decision import Granted
-from rtagent.model.migration import (
-    ARRIVED_STATUS,
-    DEST,
-    ERROR,
-    MOVING_STATUS,
-    RELEASED_STATUS,
-    RETURNED,
-    REVERTED,
-    SOURCE,
-    SUCCEEDED,
-    Role,
-)
 
 #: The guest is at its destination, and may go back; it is there for good; it is back at its source;
 #: it never left.
@@ -49,14 +38,16 @@ def settle_move(move: MoveContext, outcome: Outcome) -> Granted:
     if move.dest is not None and move.dest.migration_uuid != move.facts.uuid:
         raise move.other_move(move.dest)
     returns = outcome in ("reverted", "failed")
-    if move.status in (SUCCEEDED if returns else RETURNED):
+    if move.status in (migration.SUCCEEDED if returns else migration.RETURNED):
         raise move.too_late()
     if outcome == "arrived" and move.source is None and move.dest is None:
         raise move.no_dest()
     events = tuple(_EVENTS[outcome](move))
-    if not events and move.status in RETURNED | SUCCEEDED:
+    if not events and move.status in migration.RETURNED | migration.SUCCEEDED:
         return unchanged(move.call, move.now)
-    role: Role = SOURCE if move.dest is None and _leaves_here(move) else DEST
+    role: migration.Role = (
+        migration.SOURCE if move.dest is None and _leaves_here(move) else migration.DEST
+    )
     record = move.record_with(_status(move, outcome, role), role, move.dest or move.source)
     return move.granted(record, *events)
 
@@ -83,7 +74,7 @@ def _arrived(move: MoveContext) -> Iterator[Event]:
 
 def _confirmed(move: MoveContext) -> Iterator[Event]:
     yield from _arrival(move)
-    if move.source is not None and move.status not in SUCCEEDED:
+    if move.source is not None and move.status not in migration.SUCCEEDED:
         yield move.event(move.source, "drop_move_claim_at_source")
 
 
@@ -102,11 +93,13 @@ _EVENTS: Mapping[Outcome, Callable[[MoveContext], Iterator[Event]]] = {
 }
 
 
-def _status(move: MoveContext, outcome: Outcome, role: Role) -> str:
+def _status(move: MoveContext, outcome: Outcome, role: migration.Role) -> str:
     """Return the status of the node's record; one that is final stays."""
-    if move.status in RETURNED | SUCCEEDED:
+    if move.status in migration.RETURNED | migration.SUCCEEDED:
         return str(move.status)
     if outcome in ("reverted", "failed"):
-        return REVERTED if outcome == "reverted" else ERROR
-    arrived = ARRIVED_STATUS if role == DEST else MOVING_STATUS
-    return (arrived if outcome == "arrived" else RELEASED_STATUS)[move.facts.migration_type]
+        return migration.REVERTED if outcome == "reverted" else migration.ERROR
+    arrived = migration.ARRIVED_STATUS if role == migration.DEST else migration.MOVING_STATUS
+    return (arrived if outcome == "arrived" else migration.RELEASED_STATUS)[
+        move.facts.migration_type
+    ]

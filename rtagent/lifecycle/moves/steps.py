@@ -3,29 +3,18 @@
 from rtagent.lifecycle.consequences import unchanged
 from rtagent.lifecycle.moves.context import MoveContext, move_rule
 from rtagent.lifecycle.transitions import illegal
+from rtagent.model import migration
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Event
 from rtagent.model.claim import EVACUATION, INCOMING, OUTGOING, Claim
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.migration import (
-    DEST,
-    ENDED,
-    ERROR,
-    INITIAL_STATUS,
-    MOVING_STATUS,
-    RELEASED_STATUS,
-    RETURNED,
-    REVERTED,
-    SOURCE,
-    SUCCEEDED,
-)
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
 from rtagent.pci.assigned_resources import claimed_mdevs
 from rtagent.pci.pmem import assigned_namespaces
 
 #: Statuses before the guest moves.
-PENDING = frozenset({*INITIAL_STATUS.values(), "accepted", "queued"})
+PENDING = frozenset({*migration.INITIAL_STATUS.values(), "accepted", "queued"})
 
 
 @move_rule
@@ -37,15 +26,15 @@ def start_move_out(move: MoveContext) -> Granted:
     before = move.source
     if before is None:
         raise move.no_source()
-    if move.status in ENDED:
+    if move.status in migration.ENDED:
         raise move.too_late()
     if move.in_other_move:
         raise move.other_move(before)
     suspect = before.suspect if before.quarantined else None
     left = move.event(before, suspect=suspect, migration_uuid=move.facts.uuid)
     pending = move.status is None or move.status in PENDING
-    status = MOVING_STATUS[move.facts.migration_type] if pending else str(move.status)
-    return move.granted(move.record_with(status, SOURCE, before), left)
+    status = migration.MOVING_STATUS[move.facts.migration_type] if pending else str(move.status)
+    return move.granted(move.record_with(status, migration.SOURCE, before), left)
 
 
 @move_rule
@@ -57,14 +46,14 @@ def finish_revert(move: MoveContext) -> Granted:
     before = move.source
     if before is None:
         raise move.no_source()
-    if move.status in SUCCEEDED:
+    if move.status in migration.SUCCEEDED:
         raise move.too_late()
-    if move.in_other_move and move.status not in ENDED:
+    if move.in_other_move and move.status not in migration.ENDED:
         raise move.other_move(before)
     if move.in_other_move:  # a repeat, after the next move has begun
         return unchanged(move.call, move.now, before)
-    status = ERROR if move.status == ERROR else REVERTED
-    return move.granted(move.record_with(status, SOURCE, before), move.event(before))
+    status = migration.ERROR if move.status == migration.ERROR else migration.REVERTED
+    return move.granted(move.record_with(status, migration.SOURCE, before), move.event(before))
 
 
 def claimed_usage(claim: Claim) -> DomainUsage:
@@ -116,13 +105,15 @@ def drop_move_claim_at_source(move: MoveContext, domains: ObservedDomains) -> Gr
     :raises IllegalTransition:
     """
     before = move.source
-    if move.status in SUCCEEDED:
+    if move.status in migration.SUCCEEDED:
         return unchanged(move.call, move.now)
-    if move.status in RETURNED:
+    if move.status in migration.RETURNED:
         raise move.too_late()
     if move.dest is not None and move.dest.state == INCOMING:
         raise illegal(move.dest, move.verb)
-    record = move.record_with(RELEASED_STATUS[move.facts.migration_type], SOURCE, before)
+    record = move.record_with(
+        migration.RELEASED_STATUS[move.facts.migration_type], migration.SOURCE, before
+    )
     if before is None:
         return move.granted(record)
     remaining: tuple[DomainUsage, ...] = ()
@@ -142,7 +133,7 @@ def drop_move_claim_at_dest(move: MoveContext) -> Granted:
     events = _dest_ends(move)
     if not events and move.record is not None:
         return unchanged(move.call, move.now)
-    return move.granted(move.record_with(REVERTED, DEST, None), *events)
+    return move.granted(move.record_with(migration.REVERTED, migration.DEST, None), *events)
 
 
 @move_rule
@@ -152,13 +143,13 @@ def drop_move_claim(move: MoveContext) -> Granted:
     :raises IllegalTransition:
     """
     source = move.source
-    if move.status in SUCCEEDED and move.dest is None:
+    if move.status in migration.SUCCEEDED and move.dest is None:
         return unchanged(move.call, move.now)
     events = _dest_ends(move)
     if source is not None and source.state == OUTGOING and not move.in_other_move:
         events += (move.event(source, "stay", reason="the move failed"),)
-    status = REVERTED if move.status == REVERTED else ERROR
-    role = DEST if source is None else SOURCE
+    status = migration.REVERTED if move.status == migration.REVERTED else migration.ERROR
+    role = migration.DEST if source is None else migration.SOURCE
     return move.granted(move.record_with(status, role, source), *events)
 
 
@@ -166,7 +157,7 @@ def _dest_ends(move: MoveContext) -> tuple[Event, ...]:
     """The end of the destination's claim, if there is one."""
     if move.dest is None:
         return ()
-    if move.status in SUCCEEDED:
+    if move.status in migration.SUCCEEDED:
         raise move.too_late("release_claim")
     if move.dest.migration_uuid != move.facts.uuid:
         raise move.other_move(move.dest)

@@ -14,14 +14,7 @@ import libvirt
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.ports import NullReporter, Reporter
-from rtagent.virt.libvirt.events import (
-    DEVICE_EVENTS,
-    Changed,
-    DeviceChanged,
-    run_event_loop,
-    subscribe,
-    subscribe_devices,
-)
+from rtagent.virt.libvirt import events
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
 from rtagent.virt.libvirt.workers import CallWorkers, LateCall
 
@@ -59,20 +52,20 @@ class Session:
         self._events: list[int] = []
         self._device_events: dict[int, int] = {}
 
-    def watch(self, domain: Changed | None, closed: Callable[[Session, str], None]) -> None:
+    def watch(self, domain: events.Changed | None, closed: Callable[[Session, str], None]) -> None:
         """Subscribe to the connection's close event, and to the events of domains."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
         if domain is not None:
-            self._events = subscribe(self.virt, domain)
+            self._events = events.subscribe(self.virt, domain)
 
-    def watch_devices(self, changed: DeviceChanged) -> None:
+    def watch_devices(self, changed: events.DeviceChanged) -> None:
         """Subscribe to events of node devices where the driver has them, unless that is done."""
-        for event in DEVICE_EVENTS:
+        for event in events.DEVICE_EVENTS:
             if event not in self._device_events:
                 with optional(self):
-                    callback = subscribe_devices(self.virt, event, changed)
+                    callback = events.subscribe_devices(self.virt, event, changed)
                     self._device_events[event] = callback
 
     def close(self) -> None:
@@ -116,7 +109,7 @@ class LibvirtConnection:
         workers: CallWorkers,
         reporter: Reporter | None = None,
         lost: Callable[[str], None] | None = None,
-        domain: Changed | None = None,
+        domain: events.Changed | None = None,
     ) -> None:
         self.uri, self.file = uri, host_file(uri)
         self._workers, self._reporter = workers, (reporter or NullReporter()).named(__name__)
@@ -205,7 +198,7 @@ class LibvirtConnection:
             return self._session, True
 
     def _open(self) -> Session:
-        run_event_loop()
+        events.run_event_loop()
         try:
             # Two calls, because a connection that is opened late and then not wanted any more is
             # closed by its destructor only if no callback was registered with it.

@@ -11,14 +11,7 @@ from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.domain_usage import EVERY_KIND, UNBOUND, HostResource, Occupancy
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
-from rtagent.virt.libvirt.backed_memory import (
-    BackedMemory,
-    excluded_bytes,
-    guest_memory,
-    is_placed,
-    memory_in_use,
-    sum_bytes,
-)
+from rtagent.virt.libvirt import backed_memory
 from rtagent.virt.libvirt.document import (
     BadDocument,
     Unread,
@@ -50,7 +43,7 @@ class Confinement(Value, frozen=True, kw_only=True):
 
     cpusets: tuple[frozenset[int], ...] = ()
     vcpus: tuple[frozenset[int], ...] = ()
-    memory: tuple[BackedMemory, ...] = ()
+    memory: tuple[backed_memory.BackedMemory, ...] = ()
     given: Given = Given()
     mem_encryption: str | None = None
     unknown: frozenset[HostResource] = frozenset()
@@ -62,7 +55,7 @@ class Confinement(Value, frozen=True, kw_only=True):
         """
         if self is NOWHERE:  # most domains
             return UNBOUND
-        memory_mb, pages = memory_in_use(self.memory, host)
+        memory_mb, pages = backed_memory.memory_in_use(self.memory, host)
         lost = {HostResource.DEVICES} if self.given.missing(host) else set()
         if self.memory and not host.online:
             lost |= {HostResource.CELLS, HostResource.PAGES}
@@ -105,9 +98,9 @@ def confinement(domain: etree._Element, unread: Unread) -> Confinement:
     return NOWHERE if made == NOWHERE else made
 
 
-def _placed_memory(domain: etree._Element, unread: Unread) -> Iterator[BackedMemory]:
-    if is_placed(domain):  # most are not
-        memory = guest_memory(domain, unread)
+def _placed_memory(domain: etree._Element, unread: Unread) -> Iterator[backed_memory.BackedMemory]:
+    if backed_memory.is_placed(domain):  # most are not
+        memory = backed_memory.guest_memory(domain, unread)
         yield from (each for each in (*memory.cells.values(), *memory.devices) if each.placed)
 
 
@@ -228,7 +221,7 @@ def parse_domain(document: str) -> DomainFacts:
         problem = f"<{root.tag}> where <domain> is expected"
         return replace(UNREADABLE, problems=(problem,))
     unread = Unread()
-    excluded = excluded_bytes(root, unread)
+    excluded = backed_memory.excluded_bytes(root, unread)
     return DomainFacts(
         vcpus=next(unread.each(_vcpus, [root]), None),
         memory_mb=next(unread.each(partial(_memory_mb, excluded=excluded), [root]), None),
@@ -249,7 +242,7 @@ def _vcpus(root: etree._Element) -> int:
 def _memory_mb(root: etree._Element, excluded: int) -> int:
     memory = child(root, "memory")
     if memory is None or not memory.text:
-        total = sum_bytes(root)
+        total = backed_memory.sum_bytes(root)
     else:
         total = in_bytes(memory, memory.text, "<memory>")
     return round_up(max(0, total - excluded), BYTES_IN_MIB)

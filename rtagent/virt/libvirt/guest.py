@@ -7,18 +7,10 @@ from lxml import etree
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.virt.libvirt import guest_numa
+from rtagent.virt.libvirt import guest_devices, guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.given_devices import assigns
 from rtagent.virt.libvirt.guest_buses import put_buses
-from rtagent.virt.libvirt.guest_devices import (
-    device_elements,
-    mdev_document,
-    mdev_elements,
-    move_devices,
-    near,
-    put_devices,
-)
 from rtagent.virt.libvirt.guest_numa import (
     has_memory_devices,
     memory_elements,
@@ -60,8 +52,8 @@ def devices(claim: Claim) -> tuple[etree._Element, ...]:
     persistent memory."""
     mdevs = (unit for unit in claim.resources if unit.parent_addr)
     return (
-        *device_elements(claim.pci),
-        *mdev_elements(claim.node_uuid, mdevs),
+        *guest_devices.device_elements(claim.pci),
+        *guest_devices.mdev_elements(claim.node_uuid, mdevs),
         *namespace_elements(namespaces(claim.resources)),
     )
 
@@ -113,7 +105,7 @@ def node_devices(claim: Claim) -> tuple[str, ...]:
     """Return documents of the mediated devices to create before the guest is started (libvirt's
     ``virNodeDeviceCreateXML``)."""
     return tuple(
-        etree.tostring(mdev_document(claim.node_uuid, unit), encoding="unicode")
+        etree.tostring(guest_devices.mdev_document(claim.node_uuid, unit), encoding="unicode")
         for unit in claim.resources
         if unit.parent_addr
     )
@@ -145,9 +137,9 @@ def apply(domain_xml: str | bytes, claim: Claim, attached: Iterable[Claim] = ())
     every = (claim, *attached)
     given = [device for one in every for device in one.pci]
     own = frozenset(device.address for device in given)
-    move_devices(domain, claim.pci_replaced.values(), own)
-    put_devices(domain, (each for one in every for each in devices(one)), given)
-    put_buses(domain, assignment, tuple(near(domain, given)))
+    guest_devices.move_devices(domain, claim.pci_replaced.values(), own)
+    guest_devices.put_devices(domain, (each for one in every for each in devices(one)), given)
+    put_buses(domain, assignment, tuple(guest_devices.near(domain, given)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
 
