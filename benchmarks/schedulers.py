@@ -37,9 +37,9 @@ from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.topics import SCHEDULER
-from rtagent.rpc.trust.access import Access
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.select import Scheduler
+from rtagent.testing.access import unsigned_access
 from tests.servers import Placement
 from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.scheduler_rpc import MemoryAggregates, MemoryServices, Selecting
@@ -93,7 +93,7 @@ def view_lag(bench: Bench) -> Iterator[Figure]:
         not_ready=lambda: None,
         unknown_claim=lambda _: None,
     )
-    access = Access(NullReporter())
+    access = unsigned_access(NullReporter())
     endpoint = Endpoint(SCHEDULER_API, served, InFlight(CLOCK), CLOCK, NullReporter(), access)
     server = RpcServer(
         bench.transport, "lag", endpoint, InFlight(CLOCK), CLOCK, NullReporter(), SCHEDULER

@@ -34,8 +34,8 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint
-from rtagent.rpc.trust.access import Access
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.access import unsigned_access
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.failpoints import Failpoint, FailpointStore
 from rtagent.testing.hypervisor import FakeHypervisor
@@ -99,7 +99,7 @@ class Child:
         )
         in_flight = InFlight(self._clock)
         self._endpoint = Endpoint(
-            AGENT_API, served, in_flight, self._clock, telemetry, Access(telemetry)
+            AGENT_API, served, in_flight, self._clock, telemetry, unsigned_access(telemetry)
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)

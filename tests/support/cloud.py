@@ -22,7 +22,7 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint
-from rtagent.rpc.trust.access import Access
+from rtagent.testing.access import unsigned_access
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest
 from tests.support.cloud_parts import (
@@ -143,7 +143,7 @@ class Cloud:
             InFlight(self.clock),
             self.clock,
             NullReporter(),
-            Access(NullReporter()),
+            unsigned_access(NullReporter()),
             check=served.check,
         )
 

@@ -32,9 +32,10 @@ from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.access import Access, CallerBounds
+from rtagent.rpc.trust.access import CallerBounds
 from rtagent.state.restoration import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.access import unsigned_access
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
@@ -101,7 +102,7 @@ class Agent:
         self.duplicates = Duplicates(
             self.identity, NODE.host, self.clock, self.tracker.creation.suspend
         )
-        self.access = Access(
+        self.access = unsigned_access(
             self.telemetry, bounds=bounds and CallerBounds(lambda: bounds, self.clock)
         )
         self.serve()

@@ -30,13 +30,14 @@ from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.serving import CheckCaller, Endpoint
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.access import Access, Authenticate, accept_unsigned
+from rtagent.rpc.trust.access import Authenticate
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 from rtagent.scheduler.fleet_counts import FleetFlavor
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
 from rtagent.scheduler.report_documents import report_document
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.access import accept_unsigned, unsigned_access
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host, uid
@@ -206,7 +207,7 @@ class SchedulerRpc:
             not_ready=lambda: self.not_ready,
             unknown_claim=self.unknown_claims.append,
         )
-        access = Access(self.telemetry, authenticate)
+        access = unsigned_access(self.telemetry, authenticate)
         self.endpoint = Endpoint(
             SCHEDULER_API,
             served,

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_context.context import RequestContext
 
-from rtagent.conf.rpc import ROLES, UNSIGNED, Rpc
+from rtagent.conf.rpc import ROLES, Rpc
 from rtagent.errors import RequestError, RtAgentError, TooManyRequests
 from rtagent.model.base import Value
 from rtagent.model.printable import printable
@@ -19,7 +19,7 @@ from rtagent.ports import ACCESS_LOG, Clock, Reporter
 from rtagent.rpc.context import actor, reply_queue, request_id
 from rtagent.rpc.errors import NotAuthorized, SignatureInvalid
 from rtagent.rpc.method import Method
-from rtagent.rpc.roles import ANY, ENOUGH, OPERATOR
+from rtagent.rpc.roles import ANY, OPERATOR
 
 #: The number of callers that are remembered. More are served: the one that was idle for longest is
 #: forgotten.
@@ -66,11 +66,6 @@ class Caller(Value, frozen=True, kw_only=True):
 Authenticate = Callable[[RequestContext, str, Mapping[str, Any]], Caller]
 
 
-def accept_unsigned(context: RequestContext, method: str, document: Mapping[str, Any]) -> Caller:
-    """The `Authenticate` that knows no signatures."""
-    return unsigned_caller(context, UNSIGNED)
-
-
 def unsigned_caller(context: RequestContext, default_roles: Iterable[str]) -> Caller:
     """Return the caller of a call without a signature: who the context says.
 
@@ -87,12 +82,6 @@ def unsigned_caller(context: RequestContext, default_roles: Iterable[str]) -> Ca
 
 #: Raises `NotAuthorized` if a caller may not call a method.
 Authorize = Callable[[Caller, Method], None]
-
-
-def authorize_by_role(caller: Caller, method: Method) -> None:
-    """:raises NotAuthorized: none of the caller's roles is enough."""
-    if caller.roles.isdisjoint(ENOUGH[method.role]):
-        raise not_authorized(caller, method, method.role)
 
 
 def not_authorized(caller: Caller, method: Method, role: str) -> NotAuthorized:
@@ -190,9 +179,9 @@ class Access:
     def __init__(
         self,
         reporter: Reporter,
-        authenticate: Authenticate = accept_unsigned,
-        authorize: Authorize = authorize_by_role,
-        bounds: CallerBounds | None = None,
+        authenticate: Authenticate,
+        authorize: Authorize,
+        bounds: CallerBounds | None,
     ) -> None:
         """:param bounds: None: calls are not bounded."""
         self._authenticate, self._authorize, self._bounds = authenticate, authorize, bounds
