@@ -27,11 +27,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the current time, in UTC and with a time zone."""
-        ...
 
     def monotonic(self) -> float:
         """Return seconds since a fixed point in the past."""
-        ...
 
 
 #: The rule of an enrollment. Given the records with this node's uuid or hypervisor hostname, return
@@ -52,11 +50,9 @@ class Store(Protocol):
 
         :raises IdentityError: from the rule; then nothing is written.
         """
-        ...
 
     def load(self, node_uuid: str) -> Stored:
         """Read everything of the node in one transaction. Write nothing."""
-        ...
 
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         """Set the epoch to one more than the given one; then read everything.
@@ -67,7 +63,6 @@ class Store(Protocol):
 
         :raises WriterFenced: another store has raised the epoch.
         """
-        ...
 
     def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         """Write the changes that lead from one state to the other.
@@ -82,15 +77,12 @@ class Store(Protocol):
             was used before. Nothing was written.
         :raises CommitUnknown: the connection was lost while COMMIT was in flight.
         """
-        ...
 
     def position(self, node_uuid: str) -> Position | None:
         """Return epoch and revision of the node's record; None if there is no record."""
-        ...
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         """Return the record of an operation id, or None."""
-        ...
 
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         """Return the node's claims whose guests another node has taken over, by claim uuid.
@@ -98,7 +90,6 @@ class Store(Protocol):
         The other node has an active claim of kind ``evacuation`` for the same owner, made after the
         claim of this node. A database with one node only has no such claims.
         """
-        ...
 
     def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
         """Return how the last main claim of each of these owners ended on the node, by owner.
@@ -106,17 +97,14 @@ class Store(Protocol):
         Left out are owners without a released claim (there was none, or it was purged) and owners
         of a released claim whose row is damaged.
         """
-        ...
 
     def retention(self, node_uuid: str) -> Retention:
         """Return the ages of the node's records."""
-        ...
 
     def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
         """Delete the operations and the released claims up to a revision, 0: none. Then write the
         ages of the other records. Return the number of deleted rows.
         """
-        ...
 
     def history_page(
         self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
@@ -126,7 +114,6 @@ class Store(Protocol):
         :param before: only events with a lower number; None: the newest.
         :param limit: of the number of events.
         """
-        ...
 
 
 class EventLog(Protocol):
@@ -137,15 +124,12 @@ class EventLog(Protocol):
 
         :param rows: the maximum number of commits.
         """
-        ...
 
     def published(self, node_uuid: str) -> int | None:
         """Return the number of the last published event; None: nothing is published."""
-        ...
 
     def set_published(self, node_uuid: str, sequence: int | None) -> None:
         """Remember how far events were published; None: nothing is published any more."""
-        ...
 
 
 class Mark(Value, frozen=True, kw_only=True):
@@ -174,18 +158,15 @@ class Witness(Protocol):
 
         Called for each commit before it is answered. It neither fails nor waits for a disk.
         """
-        ...
 
     def keep(self, restore: StoreRestore) -> None:
         """Remember a restore durably.
 
         :raises StoreUnavailable: it cannot be made durable.
         """
-        ...
 
     def sync(self) -> None:
         """Make the mark durable, and report if it cannot be. Called at each heartbeat."""
-        ...
 
 
 class Service(Value, frozen=True, kw_only=True):
@@ -210,19 +191,15 @@ class ServiceRegistry(Protocol):
         :param now: the time of this host. A database server takes its own time instead, which all
             hosts share.
         """
-        ...
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
         """Disable or enable the host for scheduling. Return the record."""
-        ...
 
     def set_forced_down(self, host: str, forced_down: bool) -> Service:
         """Force the host down, or no longer. Return the record, which is made if there is none."""
-        ...
 
     def services(self) -> Sequence[Service]:
         """Return all services, by host."""
-        ...
 
 
 class HostIdentity(Value, frozen=True, kw_only=True):
@@ -241,11 +218,9 @@ class Hypervisor(Protocol):
 
     def identity(self) -> HostIdentity:
         """Connect if needed, and return the identity of the host."""
-        ...
 
     def observe(self) -> Observation:
         """Observe the whole host. An item that cannot be read is a `Problem`, never an error."""
-        ...
 
     def document(self, uuid: str) -> DomainDocument | None:
         """Return the document of a domain as the last observations read it, without passwords.
@@ -253,18 +228,15 @@ class Hypervisor(Protocol):
         It returns at once, and never asks the hypervisor. None: it was not read, the domain has
         gone, or there was no memory left for its document.
         """
-        ...
 
     def cpu_use(self) -> CpuUse:
         """Return how the host's CPUs have spent their time, as far as it is known."""
-        ...
 
     def guest(self, uuid: str) -> GuestLayout | None:
         """Read one domain now. Return None if there is no such domain.
 
         A domain that cannot be read has a layout with a `problem`.
         """
-        ...
 
     def start(self, on_event: Callable[[str], None]) -> None:
         """Start watching for events.
@@ -272,11 +244,9 @@ class Hypervisor(Protocol):
         :param on_event: called for each event that needs a targeted audit, with its kind
             (``lifecycle``, ``device``, ``connection``, ``file``). It must return at once.
         """
-        ...
 
     def stop(self) -> None:
         """Stop watching, and close the connection."""
-        ...
 
 
 class PmemUnavailable(Exception):
@@ -291,7 +261,6 @@ class PersistentMemory(Protocol):
 
         :raises PmemUnavailable:
         """
-        ...
 
 
 class CpuPower(Protocol):
@@ -307,11 +276,9 @@ class CpuPower(Protocol):
 
     def up(self, cpus: Iterable[int]) -> None:
         """Make CPUs ready for guests before returning."""
-        ...
 
     def down(self, cpus: Iterable[int]) -> None:
         """Save power on CPUs that no guest needs."""
-        ...
 
 
 #: The logger of refused calls and requests, whose level and destination an operator can choose.
@@ -325,7 +292,6 @@ class Reporter(Protocol):
         """Report a duration, by name (``lock_wait``, ``lock_hold``, ``audit``, ``rpc``,
         ``placement``) and purpose.
         """
-        ...
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
         """Count an event: ``refused`` by code, ``granted`` by kind, ``skipped`` and others.
@@ -333,22 +299,18 @@ class Reporter(Protocol):
         A number of 0 makes the count known before its first event. An alert on an increase needs
         that: the first value of a count is no increase.
         """
-        ...
 
     def health(self, part: str, status: str, output: str = "") -> None:
         """Report the health of a part: ``pass``, ``warn`` or ``fail``, and the reason."""
-        ...
 
     def log(self, level: str, sentence: str) -> None:
         """Log a sentence at a level: ``debug``, ``info``, ``warning`` or ``error``."""
-        ...
 
     def named(self, origin: str) -> Reporter:
         """Return a reporter that logs under this name: the ``__name__`` of the module that uses it.
 
         So each module has a log level of its own; everything else is shared.
         """
-        ...
 
 
 class NullReporter:

@@ -35,7 +35,6 @@ class Answering(Protocol):
 
     def answer(self, target: str) -> Reply:
         """Return the reply to a GET of this path and query. Return at once."""
-        ...
 
 
 class Application:

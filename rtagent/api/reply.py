@@ -100,7 +100,6 @@ class Replying(Protocol):
         self, content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
     ) -> Reply:
         """Return a reply with this content."""
-        ...
 
 
 V = TypeVar("V", bound=Replying)

@@ -27,18 +27,15 @@ class NodeIdentity(Protocol):
         :raises TakeoverPending: another process may be the writer: try again in a few seconds.
         :raises HypervisorUnavailable: StoreUnavailable: try again later.
         """
-        ...
 
     def witness(self, stored: Stored) -> Witness:
         """Return what this host remembers of the node outside of the store.
 
         :param stored: what `enroll` returned.
         """
-        ...
 
     def release(self) -> None:
         """Release the locks that exclude a second agent. Idempotent."""
-        ...
 
 
 class IdentityOptions(Value, frozen=True, kw_only=True):

@@ -34,14 +34,12 @@ class Nearness(Protocol):
 
         If it is true for a set of cells, it must be true for every superset.
         """
-        ...
 
     def refusal(self, cells: tuple[int, ...]) -> tuple[Reason, ...]:
         """Return why a guest is not near enough; empty if it is.
 
         :param cells: the host cell of each guest cell.
         """
-        ...
 
 
 class RequestedDevices(Nearness, Protocol):
@@ -53,7 +51,6 @@ class RequestedDevices(Nearness, Protocol):
         Cells with devices that the guest requests have a low weight. For a guest that requests no
         devices, cells without devices have a low weight.
         """
-        ...
 
 
 class CellSearch:

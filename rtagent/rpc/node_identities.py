@@ -28,15 +28,12 @@ class Nodes(Protocol):
 
     def registered(self, node_uuid: str) -> NodeHost | None:
         """Return the host of a node in ``compute_nodes``, or None."""
-        ...
 
     def recorded(self, node_uuid: str) -> str | None:
         """Return the host that is recorded for another node, or None."""
-        ...
 
     def record(self, node_uuid: str, host: str, now: datetime, most: int) -> Sequence[str]:
         """Record the host of a node. Return the nodes that are forgotten for it."""
-        ...
 
 
 class NodeIdentities:

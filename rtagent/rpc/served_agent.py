@@ -33,11 +33,9 @@ class Guest(Protocol):
 
     def xml(self, claim: Claim, /) -> str:
         """Children of ``<domain>``."""
-        ...
 
     def node_devices(self, claim: Claim, /) -> tuple[str, ...]:
         """Node devices to be created before the domain is started."""
-        ...
 
 
 class Answered(Protocol):

@@ -40,11 +40,9 @@ class AggregateStore(Protocol):
 
     def list(self) -> tuple[Aggregate, ...]:
         """Return all aggregates, by name."""
-        ...
 
     def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
         """Create an aggregate without hosts."""
-        ...
 
     def change(
         self,
@@ -54,15 +52,12 @@ class AggregateStore(Protocol):
         **named: P.kwargs,
     ) -> Aggregate:
         """Change an aggregate by a rule of `aggregate_rules`."""
-        ...
 
     def delete(self, aggregate: str) -> Aggregate:
         """Delete an aggregate without hosts."""
-        ...
 
     def reread(self) -> None:
         """Read the aggregates again."""
-        ...
 
 
 class Services(Protocol):
@@ -70,11 +65,9 @@ class Services(Protocol):
 
     def get(self, host: str) -> Service:
         """Return the service of a host."""
-        ...
 
     def force_down(self, host: str, forced_down: bool) -> Service:
         """Force the service of a host down, or no longer."""
-        ...
 
 
 class ServedScheduler(Value, frozen=True, kw_only=True):

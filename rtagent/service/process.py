@@ -135,31 +135,25 @@ class Program(Protocol):
     @property
     def turns(self) -> Sequence[Turn]:
         """The turns whose progress is reported."""
-        ...
 
     @property
     def vital_turns(self) -> Sequence[Turn]:
         """The turns whose progress the watchdog checks."""
-        ...
 
     def ready(self) -> None:
         """Do what comes between the event `READY` and READY=1."""
-        ...
 
     def status(self) -> str:
         """Return the status in one sentence, for ``systemctl status``."""
-        ...
 
     def check(self, settings: Settings) -> None:
         """Check whether a reload can apply these settings.
 
         :raises ConfigError: it cannot. :raises ExceptionGroup: of `ConfigError`.
         """
-        ...
 
     def reload(self) -> None:
         """React to new settings, which are in force already."""
-        ...
 
 
 #: Starts everything. Raises `Stopped` if a signal requested a stop, and `RtAgentError` if an

@@ -85,17 +85,14 @@ class Paged(Protocol):
     @property
     def cache(self) -> PageCache:
         """The pages that were rendered before."""
-        ...
 
     @property
     def version(self) -> Hashable:
         """The version of the data. As long as it is the same, so are the pages."""
-        ...
 
     def frame(self) -> Mapping[str, Any]:
         """Return what the frame of every page shows: ``place`` (the host), ``status`` and
         ``notices``."""
-        ...
 
 
 V = TypeVar("V", bound=Paged)

@@ -25,7 +25,6 @@ class Monitor(Protocol):
 
     def measure(self, at: datetime) -> tuple[Metric, ...]:
         """Return the present values. :raises HypervisorUnavailable:"""
-        ...
 
 
 def check(names: Sequence[str]) -> None:
