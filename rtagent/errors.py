@@ -5,8 +5,9 @@
     │   ├── InvalidRequest                 the document violates its schema
     │   │   ├── InvalidFlavor              PropertyInvalid, PropertyConflict, FlavorImageConflict
     │   │   └── InvalidPciRequest          PciRequestAliasNotDefined
-    │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
-    │   │   ConsumerNotFound, FlavorNotFound   nothing here has that name
+    │   ├── NotFound                       nothing here has that name
+    │   │   └── ClaimNotFound, NodeNotFound, PciDeviceNotFound, ConsumerNotFound, FlavorNotFound
+    │   ├── PciDevicesNotClaimed, RestoreNotFound   what the call is about is not there
     │   ├── ClaimConflict (UnitConflict), ClaimExpired, IllegalTransition, GuestRunning,
     │   │   DomainNotAdoptable, ConsumerInUse, NodeDraining   the state of the claim or the domain
     │   └── AllocationMismatch, ComputeResourcesUnavailable  refused, with reasons
@@ -124,7 +125,11 @@ class PciRequestAliasNotDefined(InvalidPciRequest):
     """No [pci] alias of this host has that name."""
 
 
-class ClaimNotFound(RequestError):
+class NotFound(RequestError):
+    """Nothing here has the name that the call gives."""
+
+
+class ClaimNotFound(NotFound):
     """This node has no claim ``claim_uuid``, or none of ``owner_id`` (for ``migration_uuid``)."""
 
     @property
@@ -135,13 +140,13 @@ class ClaimNotFound(RequestError):
         return f"instance {self.kwargs['owner_id']} has no claim here{move}"
 
 
-class PciDeviceNotFound(RequestError):
+class PciDeviceNotFound(NotFound):
     """This node has no record of a device with that address."""
 
     template = "no PCI device {address} is known here: rtagent pci list shows the known devices"
 
 
-class FlavorNotFound(RequestError):
+class FlavorNotFound(NotFound):
     """No live claim has a flavor of that name, and the operator's file does not list it."""
 
     template = "no flavor {flavor} is in the catalogue: {command} shows the flavors"
@@ -175,7 +180,7 @@ class ConsumerInUse(RequestError):
     )
 
 
-class ConsumerNotFound(RequestError):
+class ConsumerNotFound(NotFound):
     """The consumer has no allocation on the providers of this node."""
 
     template = "{consumer_uuid} has no allocation on {node}"
@@ -220,7 +225,7 @@ class DomainNotAdoptable(RequestError):
     """The domain cannot have a claim as it is. The message says why."""
 
 
-class NodeNotFound(RequestError):
+class NodeNotFound(NotFound):
     """The call is for ``node``, another node than the one that is ``served`` (name or uuid)."""
 
     template = "node {node} is not served here: this agent serves {served}"

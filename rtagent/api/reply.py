@@ -12,19 +12,13 @@ import msgspec
 
 from rtagent import errors
 from rtagent.model.base import Value
-from rtagent.scheduler.errors import DecisionNotFound, HostNotFound
 
 JSON = "application/json"
 
 #: The status of each error that a view may raise. Any other error is a defect.
 STATUS: Mapping[type[errors.RtAgentError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
-    errors.ClaimNotFound: HTTPStatus.NOT_FOUND,
-    errors.NodeNotFound: HTTPStatus.NOT_FOUND,
-    errors.PciDeviceNotFound: HTTPStatus.NOT_FOUND,
-    HostNotFound: HTTPStatus.NOT_FOUND,
-    errors.FlavorNotFound: HTTPStatus.NOT_FOUND,
-    DecisionNotFound: HTTPStatus.NOT_FOUND,
+    errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

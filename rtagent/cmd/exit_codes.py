@@ -34,12 +34,7 @@ MEANINGS: Mapping[Exit, str] = {
 _ERRORS: Mapping[Exit, tuple[type[RtAgentError], ...]] = {
     Exit.USAGE: (errors.InvalidRequest, errors.AllocationMismatch),
     Exit.REFUSED: (errors.ComputeResourcesUnavailable, scheduler.NoValidHost),
-    Exit.NOT_FOUND: (
-        *(errors.ClaimNotFound, errors.NodeNotFound, errors.FlavorNotFound),
-        *(errors.PciDeviceNotFound, errors.ConsumerNotFound, scheduler.HostNotFound),
-        *(scheduler.DecisionNotFound, scheduler.AggregateNotFound),
-        *(scheduler.AggregateHostNotFound, conductor.ServerNotFound, conductor.OperationNotFound),
-    ),
+    Exit.NOT_FOUND: (errors.NotFound, *errors.NotFound.__subclasses__()),
     Exit.CONFLICT: (
         *(errors.ConsumerInUse, errors.ClaimConflict, errors.GuestRunning, errors.ClaimExpired),
         *(errors.DomainNotAdoptable, errors.IllegalTransition, errors.IdentityError),

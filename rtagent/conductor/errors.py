@@ -1,15 +1,15 @@
 """Errors of a conductor."""
 
-from rtagent.errors import RequestError, RtAgentError, Unavailable
+from rtagent.errors import NotFound, RequestError, RtAgentError, Unavailable
 
 
-class ServerNotFound(RequestError):
+class ServerNotFound(NotFound):
     """No server has this uuid."""
 
     template = "no server {server_uuid} is known: rtagent server list shows the servers"
 
 
-class OperationNotFound(RequestError):
+class OperationNotFound(NotFound):
     """No unfinished operation has this uuid."""
 
     template = "no unfinished operation {operation_uuid} is known"

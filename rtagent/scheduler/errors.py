@@ -1,6 +1,6 @@
 """Errors of the scheduler, raised at the client with their types."""
 
-from rtagent.errors import RequestError, Unavailable
+from rtagent.errors import NotFound, RequestError, Unavailable
 
 
 class NoValidHost(RequestError):
@@ -23,13 +23,13 @@ class SchedulerNotReady(Unavailable):
     retriable = True
 
 
-class HostNotFound(RequestError):
+class HostNotFound(NotFound):
     """The scheduler has no report of that host. :ivar kwargs: ``host``."""
 
     template = "the scheduler knows no host {host}: rtagent host list shows the hosts"
 
 
-class DecisionNotFound(RequestError):
+class DecisionNotFound(NotFound):
     """:ivar kwargs: ``decision``: the uuid of a decision, a claim or an instance."""
 
     template = (
@@ -44,7 +44,7 @@ class HostSetAside(HostNotFound):
     template = "the scheduler knows no host {host}, because its messages are set aside: {why}"
 
 
-class AggregateNotFound(RequestError):
+class AggregateNotFound(NotFound):
     """No aggregate has that uuid or name. :ivar kwargs: ``aggregate``."""
 
     template = "there is no aggregate {aggregate}: rtagent aggregate list shows the aggregates"
@@ -66,7 +66,7 @@ class AggregateHostExists(AggregateConflict):
     template = "host {host} is in aggregate {aggregate} already"
 
 
-class AggregateHostNotFound(RequestError):
+class AggregateHostNotFound(NotFound):
     """:ivar kwargs: ``aggregate``: its name; ``host``."""
 
     template = "host {host} is not in aggregate {aggregate}: rtagent aggregate list shows its hosts"
