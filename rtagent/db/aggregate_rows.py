@@ -1,7 +1,5 @@
 """Rows of ``aggregates``: host aggregates with their hosts and their metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec
@@ -9,12 +7,7 @@ from typing import Any, Concatenate, ParamSpec
 from sqlalchemy import Connection, Engine, delete, insert, select
 
 from rtagent.db.checked_rows import CheckedColumns
-from rtagent.db.schema import (
-    aggregate_hosts,
-    aggregate_metadata,
-    aggregates,
-    deleted_aggregates,
-)
+from rtagent.db.schema import aggregate_hosts, aggregate_metadata, aggregates, deleted_aggregates
 from rtagent.db.transaction import Transactions
 from rtagent.errors import StoreDamaged
 from rtagent.model.node import Aggregate

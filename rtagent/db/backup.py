@@ -3,8 +3,6 @@
 An agent that finds its database damaged cannot read that there, so it is in a file next to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

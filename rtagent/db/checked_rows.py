@@ -5,8 +5,6 @@ damage; it is no protection against an attacker. Each value is checked by itself
 is an error of that row alone. A row without a digest is damaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b

@@ -4,8 +4,6 @@ The fields of a claim that are queried have columns. The others are one JSON doc
 have the same flavor and image, so equal parts of documents are decoded once and shared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

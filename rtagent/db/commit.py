@@ -1,7 +1,5 @@
 """Commits: the net effect of a sequence of changes, and its rows in one transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy import Connection, Dialect

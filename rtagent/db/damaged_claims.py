@@ -4,8 +4,6 @@ Columns and document repeat each other: quantities are also in the flavor and th
 also in rows of their own. The larger of the two counts. The claim is quarantined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Set
 from typing import Any
 
@@ -101,10 +99,7 @@ def with_units(claim: Claim, units: Set[Unit]) -> Claim:
         claim,
         numa_topology=_with_cpus(claim.numa_topology, cpus),
         pci=(*claim.pci, *(_device(name) for kind, name in more if kind == PCI)),
-        resources=(
-            *claim.resources,
-            *(_resource(name) for kind, name in more if kind == RESOURCE),
-        ),
+        resources=(*claim.resources, *(_resource(name) for kind, name in more if kind == RESOURCE)),
         quantities=(*claim.quantities, *filter(None, map(quantity_of_unit, quantities))),
     )
 

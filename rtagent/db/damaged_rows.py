@@ -1,7 +1,5 @@
 """Damaged rows of a database: list them, and accept what is left of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A connection is checked before its first transaction that writes, and before a l
 check is too old: an administrator can change the settings of a server while connections are open.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

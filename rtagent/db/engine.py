@@ -1,7 +1,5 @@
 """Open a database engine on which every wait is bounded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine

@@ -6,8 +6,6 @@ highest number in the table is that of the last event. A commit removes those be
 bound applies even while nothing is published.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 which of them another node has taken over. What is kept for a limited time is purged in chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any

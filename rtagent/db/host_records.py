@@ -2,8 +2,6 @@
 hosts of nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 

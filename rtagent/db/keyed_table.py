@@ -4,8 +4,6 @@ Each row has a digest (`checked_rows`). A damaged row is reported by table, key 
 table says what stands in its place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 

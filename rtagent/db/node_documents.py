@@ -1,7 +1,5 @@
 """Documents of a node that have a table of their own: its drain, and the ages of its records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, type_coerce, update

@@ -4,24 +4,12 @@ An enrollment proves and writes it. The other columns of the row are read and wr
 `node_rows`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
 from msgspec.structs import asdict
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Select,
-    and_,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, Select, and_, func, insert, or_, select, update
 
 from rtagent.db.checked_rows import CheckedColumns, CheckedRow, number_of
 from rtagent.db.keyed_table import Findings

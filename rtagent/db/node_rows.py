@@ -4,8 +4,6 @@ The row is the lock of its node. A commit updates it only if its revision and it
 of the state that the commit is based on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any

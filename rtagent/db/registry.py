@@ -1,7 +1,5 @@
 """Rows of ``services``: services and their heartbeats."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The files of the embedded database: checked, set aside, removed, and replaced by a backup."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -3,8 +3,6 @@
 Quantities are integers in the unit that the column's name states. Documents are JSON.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -88,8 +86,7 @@ def _digest() -> Column[int]:
 
 #: One row: the revision of the schema that the oldest program writes which may still write here.
 schema_compatibility = _table(
-    "schema_compatibility",
-    Column("oldest_writer", Kind, primary_key=True),
+    "schema_compatibility", Column("oldest_writer", Kind, primary_key=True)
 )
 
 services = _table(

@@ -4,8 +4,6 @@ A row of an operation has one owner at a time. Each write of the owner names own
 conductor whose operation was taken over writes nothing any more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeVar
 

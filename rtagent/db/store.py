@@ -1,7 +1,5 @@
 """SqlStore: durable state in SQL."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 

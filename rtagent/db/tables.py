@@ -2,8 +2,6 @@
 of a damaged row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

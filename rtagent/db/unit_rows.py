@@ -4,8 +4,6 @@
 has the unit.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """UtcDateTime: a column type for moments that means the same in every database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Announcements: events without a change, which wait until they are written."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """The node's record with Nova's field names, as in the database and in `get_node`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Creation: whether claims are created at present, and the error that creating calls get if not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

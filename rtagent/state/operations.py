@@ -4,8 +4,6 @@ The record of an operation is written in the same transaction as its change, so 
 by the rule or by the database. The record then gives the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec

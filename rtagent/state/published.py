@@ -2,8 +2,6 @@
 decisions are refused, and the leases of claims by the agent's monotonic clock alone.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

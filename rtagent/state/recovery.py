@@ -1,7 +1,5 @@
 """Recovery: reloads a stale state, and detects a newer writer and a store that went back."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from rtagent.bus import Bus, StatePublished

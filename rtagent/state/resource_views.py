@@ -1,7 +1,5 @@
 """The resources of a node in lines of the log, with the words of Nova's resource tracker. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Restoration: notices a restored store, and refuses new claims until it is accepted."""
 
-from __future__ import annotations
-
 import threading
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """UnwrittenAllocations: the consumers whose allocations have to be written to Placement."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from rtagent.model.change import Change

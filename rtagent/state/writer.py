@@ -15,8 +15,6 @@ shares a commit (group commit), and each has an answer of its own.
   reloaded the state. Readers keep the last published state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,14 +76,7 @@ class StateWriter:
         self.leases = Leases(clock, state)
         self.restoration = Restoration(witness, clock, reporter)
         self.recovery = StateRecovery(
-            store,
-            self.published,
-            self.status,
-            self.leases,
-            self.restoration,
-            bus,
-            clock,
-            reporter,
+            store, self.published, self.status, self.leases, self.restoration, bus, clock, reporter
         )
         self.recovery.begin(state)
 

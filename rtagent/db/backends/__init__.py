@@ -1,7 +1,5 @@
 """The differences between databases: one module for each, chosen by the URL."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

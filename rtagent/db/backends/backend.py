@@ -1,7 +1,5 @@
 """The interface of a database backend."""
 
-from __future__ import annotations
-
 import select
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

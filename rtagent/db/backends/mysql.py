@@ -1,7 +1,5 @@
 """MariaDB and MySQL, with PyMySQL."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -55,11 +53,7 @@ class MySQL(Backend):
     native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:
-        bounds = {
-            "connect_timeout": timeout,
-            "read_timeout": timeout,
-            "write_timeout": timeout,
-        }
+        bounds = {"connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
         return {
             "connect_args": {"charset": "utf8mb4", **bounds},
             "isolation_level": "READ COMMITTED",

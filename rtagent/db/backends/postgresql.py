@@ -1,7 +1,5 @@
 """PostgreSQL, with psycopg."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence
