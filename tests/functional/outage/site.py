@@ -2,7 +2,9 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from rtagent.errors import RtAgentError
 from tests.servers import Server
@@ -15,6 +17,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds; nothing in these tests takes that long.
 PATIENCE = 180.0
+#: Seconds that a caller waits before each call. Without, callers use the CPUs as long as an outage
+#: lasts.
+PAUSE = 0.1
 
 
 def outages(server: Server) -> Iterator[contextlib.AbstractContextManager[None]]:
@@ -40,6 +45,17 @@ def _outage(
         end()
 
 
+class Unhurried:
+    """Calls of a daemon that do not follow each other at once."""
+
+    def __init__(self, home: DaemonHome) -> None:
+        self._home = home
+
+    def invoke(self, method: str, **document: Any) -> Any:
+        time.sleep(PAUSE)
+        return self._home.invoke(method, **document)
+
+
 class Site:
     """A running daemon."""
 
@@ -51,7 +67,7 @@ class Site:
 
     def stream(self, seed: object) -> Stream:
         """Return eight callers."""
-        return Stream(self.home, seed)
+        return Stream(Unhurried(self.home), seed)
 
     def checks(self) -> dict[str, str]:
         """Return the health of the daemon's parts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,8 @@ AXE = Path(
 #: What other pages than the host map have of it: one test examines the map.
 OF_THE_MAP = ("#map .cpu:not(.would-be)", "#map .unit:not(.would-be)")
 
+#: The rules of axe-core that depend on colours: the only ones with another result in a dark page.
+OF_COLOURS = ("color-contrast", "link-in-text-block")
 
 #: The words of tables that are on several lines, with their columns. Longer words may be.
 BROKEN_WORDS = r"""
@@ -113,18 +115,22 @@ class Browser:
         broken: list[str] = self.run(BROKEN_WORDS)
         return broken
 
-    def violations(self, *left_out: str) -> list[str]:
+    def violations(self, *left_out: str, rules: Sequence[str] = ()) -> list[str]:
         """Return the serious problems that axe-core finds in the page.
 
         :param left_out: CSS selectors of what is not examined: the contrast of each text takes
             time.
+        :param rules: the only ones that are applied, if there are some.
         """
-        self.driver.execute_script(AXE.read_text())
+        if self.run("return !window.axe"):
+            self.run(AXE.read_text())
         found = self.driver.execute_async_script(
-            "const [leftOut, done] = arguments;"
+            "const [leftOut, rules, done] = arguments;"
             "const options = {resultTypes: ['violations'], preload: false};"
+            "if (rules.length) options.runOnly = rules;"
             "axe.run({exclude: leftOut}, options).then(r => done(r.violations));",
             left_out,
+            rules,
         )
         return [
             f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:200]}"
