@@ -15,7 +15,7 @@ from benchmarks.fleet.measured import Measurements
 from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.run import BOOT, IDLE, PHASES, Options, Run
 
-HOSTS = 10
+HOSTS = 5
 MANY = 100
 
 

@@ -1,4 +1,7 @@
-"""The connection to the database is lost during a COMMIT."""
+"""The connection to the database is lost during a COMMIT.
+
+What differs by database is the store's: `tests/functional/db/test_outages.py` tries both.
+"""
 
 import random
 import threading
@@ -13,8 +16,6 @@ from tests.servers.proxy import CommitLoss
 from tests.support.workload.caller import attempt
 from tests.support.workload.ledger import OperationFactory
 
-DATABASES = ["postgresql", "mariadb"]
-
 #: No heartbeats: only calls write. A new attempt of the daemon has time to succeed.
 QUIET = {
     "DEFAULT": {"report_interval": 3600, "service_down_time": 7200},
@@ -22,11 +23,10 @@ QUIET = {
 }
 
 
-@pytest.fixture(params=DATABASES)
-def site(request: pytest.FixtureRequest, site_with) -> Site:
+@pytest.fixture
+def site(postgresql, site_with) -> Site:
     """A site whose daemon has done the writes of its start."""
-    server = request.getfixturevalue(request.param)
-    made: Site = site_with(server, proxied=True, attempts=1, timeout=60, config=QUIET)
+    made: Site = site_with(postgresql, proxied=True, attempts=1, timeout=60, config=QUIET)
     made.home.set_reserve(100)
     wait_until(lambda: made.record().node["memory_mb_used"] == 100)
     return made
@@ -65,11 +65,10 @@ def test_late_commit_arrives_while_the_daemon_resolves_it(site: Site):
     attempt(site.home, operation)
 
 
-@pytest.mark.parametrize("database", DATABASES)
-def test_connections_are_lost_at_any_moment(request, site_with, database: str, long: bool):
-    rng = random.Random(database)
-    site = site_with(request.getfixturevalue(database), proxied=True)
-    with site.stream(database) as stream:
+def test_connections_are_lost_at_any_moment(mariadb, site_with, long: bool):
+    rng = random.Random("mariadb")
+    site = site_with(mariadb, proxied=True)
+    with site.stream("moments") as stream:
         for _ in range(60 if long else 10):
             stream.wait_answers(rng.randint(1, 20))
             if rng.random() < 0.3:

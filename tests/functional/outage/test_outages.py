@@ -34,14 +34,13 @@ def assert_refused(site: Site) -> None:
         site.home.invoke(asked.method, **asked.document)
 
 
-@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_outages_of_the_database(request, site_with, some: int, database: str):
-    server = request.getfixturevalue(database)
-    site = site_with(server)
-    with site.stream(database) as stream:
+def test_outages_of_the_database(postgresql, site_with, some: int):
+    """What differs by database is the store's: `tests/functional/db/test_outages.py`."""
+    site = site_with(postgresql)
+    with site.stream("database") as stream:
         stream.wait_answers(some)
         # Unlike other servers, one that is stopped tells its clients so.
-        for outage in (shutdown(server), *outages(server)):
+        for outage in (shutdown(postgresql), *outages(postgresql)):
             with outage:
                 site.wait_ill("store")
                 assert site.home.daemon.read("nodes")["stale"]
