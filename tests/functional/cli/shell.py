@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rtagent.cmd.rtagent import Shell
+from tests.servers.daemon import Daemon, wait_until
 
 
 class Outcome(NamedTuple):
@@ -49,3 +50,10 @@ def configured(directory: Path, text: str) -> Run:
     file = directory / "rtagent.conf"
     file.write_text(text)
     return partial(run, "--config-file", str(file))
+
+
+def serving(daemon: Daemon) -> Daemon:
+    """Wait until it is ready and connected to the broker; an earlier call would time out."""
+    daemon.wait_ready()
+    wait_until(lambda: "pass" in str(daemon.read("health")["checks"].get("rpc")))
+    return daemon

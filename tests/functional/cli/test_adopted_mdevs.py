@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.functional.cli.shell import Run, run
-from tests.functional.cli.test_agent import serving
+from tests.functional.cli.shell import Run, run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
 from tests.support.claims import domain_document

@@ -12,21 +12,11 @@ from uuid import uuid4
 import pytest
 
 from rtagent.virt.simulate import domain_xml, edit
-from tests.functional.cli.shell import Run, run
+from tests.functional.cli.shell import Run, run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
 
 SMALL = ["--vcpus", "2", "--memory", "1024", "--root-gb", "1"]
-
-
-def serving(daemon: Daemon) -> Daemon:
-    """Wait until it is ready and connected to the broker; an earlier call would time out."""
-    daemon.wait_ready()
-    deadline = time.monotonic() + 120
-    while "pass" not in str(daemon.read("health")["checks"].get("rpc")):
-        assert time.monotonic() < deadline, daemon.last_lines()
-        time.sleep(0.05)
-    return daemon
 
 
 @pytest.fixture(scope="module")

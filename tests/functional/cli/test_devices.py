@@ -12,14 +12,12 @@ from oslo_context.context import RequestContext
 
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.functional.cli.shell import Run, run
-from tests.functional.cli.test_agent import serving
+from tests.functional.cli.shell import Run, run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_devices import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.support.provider_files import CLASS, entry, write
-from tests.support.workload.deployment import open_transport
 
 ALIASES = [
     {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
@@ -142,9 +140,8 @@ def test_a_device_is_quarantined_until_it_is_cleared(rtagent):
     assert rtagent("claim", "test", *requesting("gpu:2")).code == 0
 
 
-def test_single_devices_of_an_attach_claim_are_released(rtagent, agent, rabbitmq_server):
+def test_single_devices_of_an_attach_claim_are_released(rtagent, agent, transport):
     created = rtagent("claim", "create", *requesting("gpu:1"), "-f", "json").json
-    transport = open_transport(rabbitmq_server.transport_url)
     api = AgentAPI(transport, agent.host, timeout=10)
     try:
         instance = {"uuid": created["instance_uuid"], "flavor": {"vcpus": 1, "memory_mb": 64}}
@@ -160,7 +157,6 @@ def test_single_devices_of_an_attach_claim_are_released(rtagent, agent, rabbitmq
         assert (wrong.code, wrong.out) == (2, "")
         assert "a claim of kind build keeps its devices until it ends" in wrong.err
     finally:
-        transport.cleanup()
         rtagent("claim", "release", created["uuid"])
 
 

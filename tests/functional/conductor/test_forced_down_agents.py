@@ -8,19 +8,18 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 
 # isort: split
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.cmd.exit_codes import Exit
 from rtagent.errors import NodeNotReady
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from tests.functional.cli.shell import run
 from tests.functional.conductor.test_server_commands import HOSTS, TwoHosts, build
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 from tests.support.trust import KeyFiles
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="nova", roles=["conductor"], overwrite=False)
 FLAVOR = {"vcpus": 1, "memory_mb": 64}
@@ -49,11 +48,9 @@ def cloud(
 @pytest.fixture
 def api(rabbitmq_server: RabbitMQ, files: KeyFiles) -> Iterator[AgentAPI]:
     """The agent of hv1, for a conductor that makes each call once."""
-    conf = cfg.ConfigOpts()
-    conf([])
-    transport = get_transport(conf, rabbitmq_server.transport_url)
+    transport = open_transport(rabbitmq_server.transport_url)
     for name, value in files.options("nova").items():
-        conf.set_override(name, value, group="rpc")
+        transport.conf.set_override(name, value, group="rpc")
     yield AgentAPI(transport, "hv1", timeout=30, attempts=1)
     transport.cleanup()
 

@@ -16,22 +16,13 @@ from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.cli.shell import run
-from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
-from tests.support.workload.deployment import open_transport
 
 NAME = "QuadroM4000-video"
 ALIAS = {"name": NAME, **GPU_IDS, "device_type": "type-PCI"}
 CONTEXT = RequestContext(user_id="conductor", roles=["operator"], overwrite=False)
-
-
-@pytest.fixture(scope="module")
-def transport(rabbitmq_server: RabbitMQ) -> Iterator[oslo_messaging.RPCTransport]:
-    transport = open_transport(rabbitmq_server.transport_url)
-    yield transport
-    transport.cleanup()
 
 
 class Host:

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.errors import IllegalTransition, PlacementUnavailable
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.servers import Placement, RabbitMQ
@@ -106,7 +104,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Site]:
+def site(
+    tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ, transport: Any
+) -> Iterator[Site]:
     rabbitmq_server.start()
     directory = tmp_path_factory.mktemp("allocations")
     simulate(directory / "host.xml", Machine(gpus=1, shared_gpus=1))
@@ -128,14 +128,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
                 "placement": {**auth, "allocation_audit_interval": 1, "timeout": 8},
             }
         )
-        conf = cfg.ConfigOpts()
-        conf([], project="rtagent", default_config_files=[])
-        transport = get_transport(conf, rabbitmq_server.transport_url)
         site = Site(daemon, AgentAPI(transport, daemon.host, timeout=120, attempts=1), placement)
         daemon.start().wait_ready()
         wait_until(lambda: site.daemon.read("allocations")["at"] is not None, PATIENCE)
         yield site
-        transport.cleanup()
         daemon.close()
 
 

@@ -393,7 +393,7 @@ def test_placement_offers_what_the_agent_grants(
     run_state_machine_as_test(
         Life,
         settings=settings(
-            max_examples=200 if long else 4,
+            max_examples=200 if long else 3,
             stateful_step_count=40 if long else 30,
             deadline=None,
             phases=(Phase.explicit, Phase.generate, Phase.shrink) if long else (Phase.generate,),

@@ -9,18 +9,17 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 
 # isort: split
 import oslo_messaging
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.topics import SCHEDULER, VERSIONS
-from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.keys import read_ring
 from rtagent.rpc.trust.token import CallClaims, proved
 from tests.servers import RabbitMQ
 from tests.support.hosts import uid
 from tests.support.scheduler_rpc import spec
 from tests.support.trust import KeyFiles
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
 
@@ -49,12 +48,11 @@ class Peer:
 def test_a_signed_change_is_for_one_scheduler_and_a_selection_for_any(
     tmp_path: Path, rabbitmq: RabbitMQ
 ):
-    files, conf, peer = KeyFiles(tmp_path), cfg.ConfigOpts(), Peer()
+    files, peer = KeyFiles(tmp_path), Peer()
     files.add("ops", "operator")
-    conf([])
-    transport = get_transport(conf, rabbitmq.transport_url)
+    transport = open_transport(rabbitmq.transport_url)
     for name, value in files.options("ops").items():
-        conf.set_override(name, value, group="rpc")
+        transport.conf.set_override(name, value, group="rpc")
     server = oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=SCHEDULER, server="s1"),

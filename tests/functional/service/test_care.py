@@ -8,15 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 from sqlalchemy import create_engine, update
 
 from rtagent.db.schema import compute_nodes
 from rtagent.errors import NodeDraining
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
-from tests.functional.cli.shell import Run, run
+from tests.functional.cli.shell import Run, run, serving
 from tests.servers import PostgreSQL, RabbitMQ
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 
@@ -43,8 +41,7 @@ def agent(
     daemon = Daemon(directory, url, database_url=database_url, config=CONFIG)
     assert run("--config-file", str(daemon.config_file), "db", "sync").code == 0
     with daemon:
-        wait_until(lambda: "pass" in str(daemon.wait_ready().read("health")["checks"].get("rpc")))
-        yield daemon
+        yield serving(daemon)
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +56,6 @@ def scheduler(
         daemon.wait_ready()
         wait_until(lambda: [host["up"] for host in daemon.read("hosts")["hosts"]] == [True])
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def transport(rabbitmq_server: RabbitMQ) -> Iterator[Any]:
-    conf = cfg.ConfigOpts()
-    conf([])
-    made = get_transport(conf, rabbitmq_server.transport_url)
-    yield made
-    made.cleanup()
 
 
 @pytest.fixture
@@ -150,7 +138,7 @@ def test_drain_outlasts_a_kill_of_the_agent_and_ends_with_undrain(
     offline = rtagent("--offline", "node", "drain", "--status")
     assert "is being drained since" in offline.err and "new disks" in offline.err
     agent.start()
-    wait_until(lambda: "pass" in str(agent.wait_ready().read("health")["checks"].get("rpc")))
+    serving(agent)
     assert create(rtagent).code == 6
     with pytest.raises(NodeDraining):
         agent.read("ready")
@@ -277,7 +265,7 @@ def test_host_with_what_does_not_ask_an_agent_is_refused(remote: Run, command: A
 def restart(agent: Daemon) -> None:
     agent.kill()
     agent.start()
-    wait_until(lambda: "pass" in str(agent.wait_ready().read("health")["checks"].get("rpc")))
+    serving(agent)
 
 
 def test_reboot_is_told_from_a_restart(rtagent: Run, agent: Daemon, database_url: str):

@@ -8,10 +8,8 @@ from lxml import etree
 from oslo_context.context import RequestContext
 
 from rtagent.errors import ComputeResourcesUnavailable, InvalidRequest
-from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester")
 NUMA = {"hw:numa_nodes": "1"}
@@ -36,13 +34,10 @@ def daemon(tmp_path_factory, rabbitmq_server):
 
 
 @pytest.fixture
-def api(daemon, rabbitmq_server):
-    transport = open_transport(rabbitmq_server.transport_url)
-    agent = AgentAPI(transport, daemon.host, timeout=60)
+def api(agent):
     yield agent
     for claim in agent.get_claims_for_host(CONTEXT)["claims"]:
         agent.release_claim(CONTEXT, claim["uuid"])
-    transport.cleanup()
 
 
 def instance(memory_mb=64, vcpus=1, specs=NUMA) -> dict:

@@ -283,39 +283,6 @@ def test_second_agent_on_the_state_directory_is_refused(daemon, tmp_path):
     assert daemon.running
 
 
-def test_invalid_compute_id_is_refused_with_the_remedy(daemon):
-    (daemon.directory / "compute_id").write_text("garbage")
-    daemon.start()
-
-    assert daemon.wait() == EX_CONFIG
-    assert "compute_id does not contain a uuid: write the node's uuid" in daemon.last_lines()
-
-
-def test_lost_compute_id_is_not_replaced(daemon):
-    daemon.start().wait_ready()
-    uuid = node(daemon)["uuid"]
-    daemon.terminate()
-    (daemon.directory / "compute_id").unlink()
-    daemon.start()
-
-    assert daemon.wait() == EX_CONFIG
-    assert f"write {uuid} into it" in daemon.last_lines()
-    assert not (daemon.directory / "compute_id").exists()
-
-    (daemon.directory / "compute_id").write_text(uuid)
-    daemon.start().wait_ready()
-
-
-def test_renamed_machine_is_refused(daemon):
-    daemon.start().wait_ready()
-    daemon.terminate()
-    simulate(daemon.host_file, Machine(hostname="renamed"))
-    daemon.start()
-
-    assert daemon.wait() == EX_CONFIG
-    assert "libvirt calls this machine renamed" in daemon.last_lines()
-
-
 def test_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, tmp_path):
     daemon.configure({"DEFAULT": {"report_interval": 1}})
     daemon.start().wait_ready()

@@ -12,7 +12,6 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.allocation import requirements
@@ -20,12 +19,12 @@ from rtagent.allocation.allocate import Allocated, allocate
 from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.topics import AGENT, SCHEDULER
-from rtagent.rpc.transport import get_transport
 from rtagent.scheduler.replica import replica_of
 from rtagent.scheduler.report_documents import instances_from, report_from
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import request, uid
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(overwrite=False)
 #: Short times, so that the test need not wait.
@@ -43,9 +42,7 @@ class Scheduler:
     target = oslo_messaging.Target(version="1.3")
 
     def __init__(self, url: str) -> None:
-        conf = cfg.ConfigOpts()
-        conf([])
-        self._transport = get_transport(conf, url)
+        self._transport = open_transport(url)
         self._lock = threading.Lock()
         self.messages: list[tuple[str, dict[str, Any]]] = []
         self._server = oslo_messaging.get_rpc_server(
@@ -202,10 +199,6 @@ def lateness(daemon: Daemon, thread: str) -> float:
 
 
 @pytest.fixture
-def agent_api(rabbitmq: RabbitMQ) -> Iterator[Callable[[str], AgentAPI]]:
+def agent_api(transport: oslo_messaging.RPCTransport) -> Callable[[str], AgentAPI]:
     """Makes clients of agents."""
-    conf = cfg.ConfigOpts()
-    conf([])
-    transport = get_transport(conf, rabbitmq.transport_url)
-    yield lambda host: AgentAPI(transport, host, timeout=60)
-    transport.cleanup()
+    return lambda host: AgentAPI(transport, host, timeout=60)

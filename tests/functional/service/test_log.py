@@ -9,12 +9,10 @@ from pathlib import Path
 
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.errors import InvalidRequest, NodeNotFound
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from tests.servers.daemon import Daemon, wait_until
 
 FORGED = "2030-01-01 00:00:00.000 1 ERROR rtagent [-] forged"
@@ -47,15 +45,6 @@ def daemon(tmp_path, rabbitmq) -> Iterator[Daemon]:
     made.configure({"DEFAULT": {"host": f"agent-{uuid.uuid4()}", "debug": True}})
     yield made
     made.close()
-
-
-@pytest.fixture
-def transport(rabbitmq):
-    conf = cfg.ConfigOpts()
-    conf([], project="rtagent", default_config_files=[])
-    made = get_transport(conf, rabbitmq.transport_url)
-    yield made
-    made.cleanup()
 
 
 def instance() -> dict:

@@ -10,12 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent import __version__
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from tests.functional.service.monitoring_files import metrics_named
 from tests.servers.daemon import ROOT, Daemon, wait_until
 
@@ -72,16 +70,11 @@ def daemon(tmp_path_factory, rabbitmq_server):
 
 
 @pytest.fixture(scope="module")
-def claim(daemon, rabbitmq_server):
+def claim(daemon, transport):
     """A claim that has a lease."""
-    conf = cfg.ConfigOpts()
-    conf([], project="rtagent", default_config_files=[])
-    transport = get_transport(conf, rabbitmq_server.transport_url)
     agent = AgentAPI(transport, daemon.host, timeout=30)
     flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0}
-    made = agent.instance_claim(CONTEXT, {"uuid": str(uuid.uuid4()), "flavor": flavor})
-    yield made
-    transport.cleanup()
+    return agent.instance_claim(CONTEXT, {"uuid": str(uuid.uuid4()), "flavor": flavor})
 
 
 def recorded_metrics(daemon: Daemon) -> list:
