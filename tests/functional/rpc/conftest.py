@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -55,6 +55,12 @@ class Station:
             self.agent.clock,
             self.agent.telemetry,
         )
+
+    def start(self) -> Self:
+        """Serve, and wait until that has begun."""
+        self.server.start()
+        assert self.server.wait_started(120)
+        return self
 
     def transport(self) -> oslo_messaging.RPCTransport:
         """A new transport, as another process would have one."""
@@ -111,17 +117,12 @@ def station_on() -> Iterator[Callable[..., Station]]:
 @pytest.fixture
 def station(rabbitmq: RabbitMQ, station_on: Callable[..., Station]) -> Station:
     """A station whose server has started."""
-    station = station_on(rabbitmq.transport_url)
-    station.server.start()
-    assert station.server.wait_started(120)
-    return station
+    return station_on(rabbitmq.transport_url).start()
 
 
 @pytest.fixture(scope="module")
 def shared_station(rabbitmq_server: RabbitMQ) -> Iterator[Station]:
     """A station for all tests of a module."""
-    station = Station(rabbitmq_server.start().transport_url)
-    station.server.start()
-    assert station.server.wait_started(120)
+    station = Station(rabbitmq_server.start().transport_url).start()
     yield station
     station.close()

@@ -39,8 +39,7 @@ def test_a_caller_that_floods_is_bounded_and_another_does_not_notice(
     bounds = Rpc()
     station, reply = station_on(rabbitmq.transport_url, bounds=bounds), SlowReply()
     station.agent.document = cast(Reply, reply)
-    station.server.start()
-    assert station.server.wait_started(120)
+    station.start()
     flooding, other = (station.client(attempts=1, timeout=PATIENCE) for _ in range(2))
     with ThreadPoolExecutor(FLOOD) as threads:
 

@@ -26,19 +26,13 @@ def instance() -> dict:
     return {"uuid": uid(), "flavor": {"vcpus": 1, "memory_mb": 128}}
 
 
-def serving(station: Station) -> Station:
-    station.server.start()
-    assert station.server.wait_started(120)
-    return station
-
-
 def test_quorum_queues_are_supported(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
     # its own virtual host: all hosts share the queue of the topic, which has one type
     vhost = f"quorum-{uid()}"
     rabbitmq.control("add_vhost", vhost)
     rabbitmq.control("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
     options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
-    station = serving(station_on(f"{rabbitmq.transport_url}{vhost}", options))
+    station = station_on(f"{rabbitmq.transport_url}{vhost}", options).start()
     claim = station.client().instance_claim(station.context, instance())
     assert set(station.agent.tracker.snapshot().claims) == {claim["uuid"]}
     with amqp.Connection(f"127.0.0.1:{rabbitmq.port}", virtual_host=vhost) as connection:
@@ -62,7 +56,7 @@ def test_the_server_starts_before_the_broker(
 def test_calls_survive_a_restart_of_the_broker(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
-    station = serving(station_on(rabbitmq.transport_url))
+    station = station_on(rabbitmq.transport_url).start()
     api, ctx = station.client(timeout=3, attempts=60), station.context
     before = api.instance_claim(ctx, instance())
     answers: list[dict] = []
@@ -85,7 +79,7 @@ def test_a_call_without_a_broker_ends_in_time(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     """oslo.messaging alone would wait without limit, at the first call and at later ones."""
-    station = serving(station_on(rabbitmq.transport_url))
+    station = station_on(rabbitmq.transport_url).start()
     old, new = (station.client(timeout=1, attempts=1) for _ in range(2))
     assert replies(old, station.context)
     with rabbitmq.outage():
@@ -129,12 +123,10 @@ def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
         stuck.set()
         admission.wait(300)
 
-    station = serving(
-        station_on(
-            rabbitmq.transport_url,
-            wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
-        )
-    )
+    station = station_on(
+        rabbitmq.transport_url,
+        wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
+    ).start()
     once = uid()
 
     def call() -> None:

@@ -71,10 +71,12 @@ def test_the_client_reaches_the_methods(station: Station):
     assert claim_uuids(station) == set()
 
 
-def test_arguments_may_be_values_of_the_model(station: Station):
+def test_arguments_may_be_values_of_the_model(shared_station: Station):
     asked = Instance(uuid=uid(), flavor=Flavor(vcpus=1, memory_mb=512))
-    claim = station.client().instance_claim(station.context, asked)
+    api, context = shared_station.client(), shared_station.context
+    claim = api.instance_claim(context, asked)
     assert claim["memory_mb"] == 512
+    api.release_claim(context, claim["uuid"])
 
 
 def test_errors_arrive_as_they_were_raised(station: Station):
@@ -132,8 +134,7 @@ def test_a_call_whose_reply_is_lost_is_repeated(rabbitmq: RabbitMQ, station_on):
         rabbitmq.transport_url,
         wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
     )
-    station.server.start()
-    assert station.server.wait_started(120)
+    station.start()
 
     def open_when_repeated() -> None:
         stuck.wait(120)
@@ -155,8 +156,7 @@ def test_the_error_of_an_unanswered_call_has_its_operation_id(rabbitmq: RabbitMQ
             store, Failpoint("commit.before", 2, lambda: admission.wait(120))
         ),
     )
-    station.server.start()
-    assert station.server.wait_started(120)
+    station.start()
     with pytest.raises(oslo_messaging.MessagingTimeout) as lost:
         station.client(timeout=5, attempts=1).instance_claim(station.context, instance())
     (note,) = lost.value.__notes__
@@ -179,19 +179,21 @@ def test_an_unexpected_error_reaches_the_caller_and_the_log(
     assert station.agent.sample("rpc_total", outcome="ZeroDivisionError") == 1
 
 
-def test_expected_errors_leave_no_traceback(station: Station, caplog: pytest.LogCaptureFixture):
+def test_expected_errors_leave_no_traceback(
+    shared_station: Station, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.INFO)
     with pytest.raises(ClaimNotFound):
-        station.client().get_claim(station.context, uid())
+        shared_station.client().get_claim(shared_station.context, uid())
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_a_client_sends_nothing_above_its_version_cap(station: Station):
-    transport = station.transport()
+def test_a_client_sends_nothing_above_its_version_cap(shared_station: Station):
+    transport = shared_station.transport()
     transport.conf.set_override("rtagent", "1.8", group="upgrade_levels")
-    api = type(station.client())(transport, station.host)
+    api = type(shared_station.client())(transport, shared_station.host)
     with pytest.raises(oslo_messaging.RPCVersionCapError):
-        api.ping(station.context)
+        api.ping(shared_station.context)
 
 
 def test_a_client_sends_the_node_that_it_means(station: Station):
@@ -203,10 +205,10 @@ def test_a_client_sends_the_node_that_it_means(station: Station):
     assert wrong.ping(station.context, node_uuid=NODE.uuid)["node_uuid"] == NODE.uuid
 
 
-def test_only_methods_of_the_table_can_be_called(station: Station):
+def test_only_methods_of_the_table_can_be_called(shared_station: Station):
     for name in ("_served", "__init__", "nonsense", "_tracker"):
         with pytest.raises((oslo_messaging.RemoteError, oslo_messaging.NoSuchMethod)):
-            station.raw_call(name, {})
+            shared_station.raw_call(name, {})
 
 
 def test_a_stop_finishes_the_calls_in_flight(
@@ -223,8 +225,7 @@ def test_a_stop_finishes_the_calls_in_flight(
         rabbitmq.transport_url,
         wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
     )
-    station.server.start()
-    assert station.server.wait_started(120)
+    station.start()
     answers: list[dict] = []
     caller = threading.Thread(
         target=lambda: answers.append(station.client().instance_claim(station.context, instance()))
@@ -262,9 +263,9 @@ def test_a_caller_with_a_monitor_waits_for_a_slow_call(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     slow = Failpoint("commit.before", 2, lambda: time.sleep(15))
-    station = station_on(rabbitmq.transport_url, wrap=lambda store: FailpointStore(store, slow))
-    station.server.start()
-    assert station.server.wait_started(120)
+    station = station_on(
+        rabbitmq.transport_url, wrap=lambda store: FailpointStore(store, slow)
+    ).start()
     client = oslo_messaging.get_rpc_client(
         station.transport(),
         oslo_messaging.Target(topic="rtagent", server=station.host, version="1.0"),

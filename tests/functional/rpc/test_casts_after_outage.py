@@ -11,7 +11,6 @@ from rtagent.rpc.roles import SCHEDULER
 from rtagent.rpc.topics import AGENT
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.test_blocked_broker import alarm
-from tests.functional.rpc.test_broker import serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import wait_until
 
@@ -43,7 +42,7 @@ class Sender:
 
 @pytest.fixture
 def station(rabbitmq: RabbitMQ, station_on: Callable[..., Station]) -> Station:
-    return serving(station_on(rabbitmq.transport_url))
+    return station_on(rabbitmq.transport_url).start()
 
 
 @pytest.mark.parametrize("fanout", [False, True], ids=["one", "all"])

@@ -70,9 +70,7 @@ def count(station: Station, name: str, **labels: str) -> float:
 @pytest.fixture(scope="module")
 def attacked(rabbitmq_server: RabbitMQ) -> Iterator[Station]:
     """A station for all tests of this module."""
-    station = Station(rabbitmq_server.start().transport_url)
-    station.server.start()
-    assert station.server.wait_started(120)
+    station = Station(rabbitmq_server.start().transport_url).start()
     yield station
     station.close()
 
@@ -134,8 +132,7 @@ def test_a_reply_reaches_a_caller_that_reconnects(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     station, queue = station_on(rabbitmq.transport_url), f"reply_{uid()}"
-    station.server.start()
-    assert station.server.wait_started(120)
+    station.start()
     with RawSender(rabbitmq.port, station.host) as sender:
         sender.request(**reply_to(queue))
         time.sleep(1)
@@ -239,7 +236,7 @@ def test_call_monitors_hold_no_threads(
     with amqp.Connection(f"127.0.0.1:{rabbitmq_server.port}") as connection:
         queue = f"reply_{uid()}"
         connection.channel().queue_declare(queue, auto_delete=False)
-        for _ in range(3 * MANY):
+        for _ in range(MANY):
             for fields in (
                 {"method": "no_such_method"},
                 {"version": "1.99"},

@@ -31,9 +31,7 @@ def test_idle_server_does_not_poll_and_stops_at_once(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     others = threads()  # also of earlier tests, which may still reconnect
-    station = station_on(rabbitmq.transport_url)
-    station.server.start()
-    assert station.server.wait_started(120)
+    station = station_on(rabbitmq.transport_url).start()
     client = station.client()
     client.ping(station.context)
     server = threads() - others

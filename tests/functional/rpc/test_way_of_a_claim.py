@@ -66,9 +66,7 @@ def watch() -> Iterator[Watch]:
 def test_claim_passes_the_files_of_the_page_before_the_tracker(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station], watch: Watch
 ) -> None:
-    station = station_on(rabbitmq.transport_url)
-    station.server.start()
-    assert station.server.wait_started(60)
+    station = station_on(rabbitmq.transport_url).start()
     with RawSender(rabbitmq.port, station.host) as sender:
         watch.begin.set()
         assert watch.waits.wait(60)
