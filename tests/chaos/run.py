@@ -6,8 +6,9 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import eq
 from pathlib import Path
 
 from tests.chaos.callers.callers import Callers
@@ -34,6 +35,8 @@ CONDUCTOR_FAULTS = (
 NO_VIOLATION, VIOLATED, FAILED = 0, 1, 2
 #: Seconds of faults between two quiet periods, drawn at random, for a `speed` of 1.
 BETWEEN_QUIET = (45.0, 75.0)
+#: Seconds for which a period waits at most for its first call and fault, on a slow machine.
+LATEST = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +170,12 @@ def _run(plan: Plan, directory: Path, say: Callable[[str], None]) -> tuple[Quiet
         nemesis = None if plan.faults == () else Nemesis(world, plan.seed, history, names)
         try:
             callers.start()
-            _alternate(_periods(plan, world), callers, nemesis, quiet, say)
+
+            def happened() -> list[int]:
+                calls = history.count("invoke") + _steps(directory)
+                return [calls] if nemesis is None else [calls, history.count("fault")]
+
+            _alternate(_periods(plan, world), callers, nemesis, quiet, happened, say)
         finally:
             if nemesis is not None:
                 nemesis.close()
@@ -208,14 +216,23 @@ def _alternate(
     callers: Callers | ConductorCallers,
     nemesis: Nemesis | None,
     quiet: Quiet,
+    happened: Callable[[], Sequence[int]],
     say: Callable[[str], None],
 ) -> None:
-    """Alternate between faults and quiet periods, and end with a quiet period."""
+    """Alternate between faults and quiet periods, and end with a quiet period.
+
+    A period lasts until a call and a fault have begun in it.
+
+    :param happened: returns how many calls there were, and how many faults if there are any.
+    """
     for period, left in periods:
+        before = happened()
         if nemesis is not None:
             nemesis.start()
         until = time.monotonic() + period
-        while time.monotonic() < until:
+        while (now := time.monotonic()) < until or (
+            now < until + LATEST and any(map(eq, before, happened()))
+        ):
             callers.check()
             time.sleep(0.5)
         began = time.monotonic()

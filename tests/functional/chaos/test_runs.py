@@ -1,11 +1,10 @@
 """A run of random callers, with faults, violates no promise."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.callers.adversary import FORGER, REPLAYER
 from tests.chaos.checker.run import Run
-from tests.chaos.run import Plan, Trial, make_trial
+from tests.chaos.run import Plan, make_trial
 from tests.chaos.world.keys import WINDOW
 
 #: Faults from which everything recovers within seconds.
@@ -34,19 +33,8 @@ def test_a_run_with_conductors_keeps_every_promise(tmp_path: Path, long: bool):
     else:
         faults = ("kill-conductor", "late-order", "late-call", "late-allocation")
         plan = Plan(seed=17, seconds=10, hosts=2, conductors=2, faults=faults, database="sqlite")
-    trial = lively(plan, tmp_path)
+    trial = make_trial(plan, tmp_path)
     assert trial.exit_code == 0, str(trial)
     assert trial.quiets > 0
     assert trial.calls
     assert trial.faults
-
-
-def lively(plan: Plan, directory: Path) -> Trial:
-    """Make a run; if nothing happened in it, on a slow machine, a longer one."""
-    for number in range(4):
-        (directory / f"{number}").mkdir()
-        longer = replace(plan, seconds=plan.seconds * 3**number)
-        trial = make_trial(longer, directory / f"{number}")
-        if trial.exit_code or (trial.calls and trial.faults):
-            break
-    return trial
