@@ -34,33 +34,31 @@ class ContextTest(base.TestSEV):
             AMD_SEV_ES: uuidsentinel.sev_es_image_id,
         }
 
-    def test_claim_has_the_context_of_its_model_until_the_server_is_deleted(self) -> None:
-        for model in self.images:
-            server = self._build(model)
-            self._assert_has_context(server, model)
-            self._run_periodics()
-            self._assert_has_context(server, model)
-            self._delete_server(server)
-            self.assertFalse(self._node().state.usage.quantities)
-
-    def test_claims_that_are_lost_are_adopted_with_their_contexts(self) -> None:
+    def test_claims_have_the_contexts_of_their_models_until_the_servers_are_deleted(self) -> None:
+        """Also if they were lost, and are adopted."""
         servers = {model: self._build(model) for model in self.images}
+        self._assert_have_contexts(servers)
+        self._run_periodics()
+        self._assert_have_contexts(servers)
         self._node().close()
         (state_directory(CONF) / f"{self.compute_rp_uuids[HOST]}.sqlite").unlink()
         self.restart_compute_service(HOST)
-        for model, server in servers.items():
-            self._assert_has_context(server, model)
+        self._assert_have_contexts(servers)
+        for server in servers.values():
+            self._delete_server(server)
+        self.assertFalse(self._node().state.usage.quantities)
 
     def _build(self, model: str) -> Any:
         return self._create_server(image_uuid=self.images[model], networks="none")
 
-    def _assert_has_context(self, server: Any, model: str) -> None:
-        """Assert that a server's claim has what Placement has allocated, and that it is there."""
-        (claim,) = self._node().mains(server["id"])
-        self.assertEqual(model, claim.mem_encryption.model)
-        ((quantity, provider),) = [(each.quantity, each.provider) for each in claim.quantities]
-        allocated = self._get_allocations_by_server_uuid(server["id"])[provider]["resources"]
-        self.assertEqual({RESOURCE_CLASS: quantity}, allocated)
+    def _assert_have_contexts(self, servers: dict[str, Any]) -> None:
+        """Assert that the claims have what Placement has allocated, and that it is there."""
+        for model, server in servers.items():
+            (claim,) = self._node().mains(server["id"])
+            self.assertEqual(model, claim.mem_encryption.model)
+            ((quantity, provider),) = [(each.quantity, each.provider) for each in claim.quantities]
+            allocated = self._get_allocations_by_server_uuid(server["id"])[provider]["resources"]
+            self.assertEqual({RESOURCE_CLASS: quantity}, allocated)
         self.assertEqual((), absent(self._node().state))
 
     def _node(self) -> Any:

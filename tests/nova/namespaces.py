@@ -24,6 +24,10 @@ class NamespaceTest(VPMEMTestBase):
         node = compute.manager.rt.nodes[HOST]
         (claim,) = node.mains(server["id"])
         self.assertIn(RESOURCE, {kind for kind, _ in claim.units})
+        # So that Nova gives it to no other server.
+        assigned = compute.manager.rt.assigned_resources.values()
+        (namespace,) = (each for kinds in assigned for kind in kinds.values() for each in kind)
+        self.assertIn((RESOURCE, namespace.identifier), claim.units)
         node.release(server["id"])
         instance = Instance(uuid=server["id"], flavor=claim.flavor)
         node.adopt(AdoptRequest(instance=instance, numa_topology=claim.numa_topology))

@@ -79,17 +79,28 @@ class RestartTest(PciCase):
         self.assertEqual([], self._owners())
 
     def test_cpu_that_another_server_has_is_not_recorded_and_the_rest_is(self) -> None:
+        """Whether the CPU is that of a vCPU or of an emulator."""
         other = self._create_server(flavor_id=self.flavor, networks="none")
-        (first, *_), (second, kept) = (self._cpus(each) for each in (self.server, other))
+        specs = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}
+        flavor = self._create_flavor(extra_spec=specs)
+        isolated = self._create_server(flavor_id=flavor, networks="none")
+        (first, last), (second, kept) = (self._cpus(each) for each in (self.server, other))
+        pinned = self._cpus(isolated)
         self._pin(other, {0: first, 1: kept})
+        instance = self._instance(isolated)
+        instance.numa_topology.cells[0].cpuset_reserved = {last}
+        instance.save()
         self._lose_claims()
 
         self.restart_compute_service(HOST)
 
-        self.assertEqual(sorted((self.server["id"], other["id"])), self._owners())
+        self.assertEqual(
+            sorted(each["id"] for each in (self.server, other, isolated)), self._owners()
+        )
         (claim,) = self._node().mains(other["id"])
         self.assertEqual({kept}, self._claimed(other))
-        self.assertEqual(2 * claim.memory_mb, self._node().state.usage.memory_mb)
+        self.assertEqual(set(pinned), self._claimed(isolated))
+        self.assertEqual(3 * claim.memory_mb, self._node().state.usage.memory_mb)
         self.assertIn(f"host CPU {first} is held by", self.stdlog.logger.output)
 
         self._run_periodics()
@@ -100,23 +111,7 @@ class RestartTest(PciCase):
         self._run_periodics()
         self.assertEqual({first, kept}, self._claimed(other))
         self.assertNotIn(second, self._claimed(other))
-
-    def test_cpu_of_an_emulator_that_another_server_has_is_recorded_later(self) -> None:
-        specs = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}
-        flavor = self._create_flavor(extra_spec=specs)
-        other = self._create_server(flavor_id=flavor, networks="none")
-        (first, *_), pinned = self._cpus(self.server), self._cpus(other)
-        instance = self._instance(other)
-        instance.numa_topology.cells[0].cpuset_reserved = {first}
-        instance.save()
-        self._lose_claims()
-
-        self.restart_compute_service(HOST)
-
-        self.assertEqual(set(pinned), self._claimed(other))
-        self._delete_server(self.server)
-        self._run_periodics()
-        self.assertEqual({first, *pinned}, self._claimed(other))
+        self.assertEqual({last, *pinned}, self._claimed(isolated))
 
     def test_guest_comes_before_the_end_of_a_move(self) -> None:
         self.flags(allow_resize_to_same_host=True)

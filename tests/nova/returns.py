@@ -42,17 +42,16 @@ class ReturnTest(PciCase):
         self._check_held({HOSTS[0]: [self.stays, third], HOSTS[1]: [self.moved]})
         self._delete_all()
 
-    def test_servers_on_what_others_had_before_are_adopted_at_once(self) -> None:
+    def test_server_on_what_another_one_had_before_is_adopted_at_once(self) -> None:
         self._start(HOSTS[0])
-        before = [self._build(HOSTS[0]) for _ in range(2)]
+        before = self._build(HOSTS[0])
         self._change_to(PLAIN)
-        for server in before:
-            self._delete_server(server)
-        here = [self._build(HOSTS[0]) for _ in range(2)]
+        self._delete_server(before)
+        here = self._build(HOSTS[0])
         rows_of_plain = self._rows()
         self._change_to_ours()
         self.assertNotIn("recorded:", self.stdlog.logger.output)
-        self.assertEqual({each["id"] for each in here}, owners(self.computes[HOSTS[0]]))
+        self.assertEqual({here["id"]}, owners(self.computes[HOSTS[0]]))
         self.assertEqual(rows_of_plain, self._rows())
         self._delete_all()
 

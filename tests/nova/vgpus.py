@@ -75,6 +75,12 @@ class VgpuCase(base.VGPUTestBase):
     def _store(self) -> Path:
         return state_directory(CONF) / f"{self.compute_rp_uuids[HERE]}.sqlite"
 
+    def _lose_claims(self) -> None:
+        """Start the service again without the database of the claims."""
+        self._node().close()
+        self._store().unlink()
+        self.restart_compute_service(HERE)
+
     def _hard_reboot(self, server: Server) -> None:
         self.api.post_server_action(server["id"], {"reboot": {"type": "HARD"}})
         self._wait_for_state_change(server, "ACTIVE")
@@ -95,6 +101,7 @@ class VgpuTest(VgpuCase):
     """Servers that stay on their host."""
 
     def test_claim_has_what_the_domain_has_until_the_server_is_deleted(self) -> None:
+        """Also if it was lost, and is adopted."""
         server = self._build()
         self._assert_claimed(server)
         (claim,) = self._mains(server)
@@ -109,6 +116,10 @@ class VgpuTest(VgpuCase):
         (inventory,) = (each for each in found if each.provider == unit.parent_addr)
         published = self._get_provider_inventory(provider)["VGPU"]["total"]
         self.assertEqual(published, len(inventory.identifiers))
+        before = self._claims(server)
+        self._lose_claims()
+        self.assertEqual(before, self._claims(server))
+        self._assert_claimed(server)
         self._delete_server(server)
         self.assertEqual([], self._claims(server))
 
@@ -158,15 +169,6 @@ class VgpuTest(VgpuCase):
 
 class VgpuRestartTest(VgpuCase):
     """The service starts again."""
-
-    def test_host_whose_claims_are_lost_adopts_what_domains_have(self) -> None:
-        server = self._build()
-        before = self._claims(server)
-        self._node().close()
-        self._store().unlink()
-        self.restart_compute_service(HERE)
-        self.assertEqual(before, self._claims(server))
-        self._assert_claimed(server)
 
     def test_what_another_domain_has_too_is_recorded_once(self) -> None:
         first, second = self._build(), self._build()
