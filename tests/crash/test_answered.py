@@ -32,7 +32,7 @@ def killed_after_each_answer(scenario: Scenario, rounds: int) -> None:
 
 
 def test_an_agent_killed_after_each_answer(child: Scenario, long: bool):
-    killed_after_each_answer(child, 200 if long else 8)
+    killed_after_each_answer(child, 200 if long else 4)
 
 
 def test_a_daemon_killed_after_each_answer(daemon_on, database: str, long: bool):

@@ -36,9 +36,13 @@ def test_killed_enrolment_leaves_the_node_to_the_next_start(child: Scenario):
     enrolments(child, points("enroll"))
 
 
-def test_agent_killed_while_it_resolves_a_lost_commit(child: Scenario):
-    """The connection is lost in a commit, and the agent is killed while it reloads."""
-    for point, done in itertools.product(points("reload"), (True, False)):
+def test_agent_killed_while_it_resolves_a_lost_commit(child: Scenario, turn: int, long: bool):
+    """The connection is lost in a commit, and the agent is killed while it reloads.
+
+    Each case on one of the databases in turn; in a long run on each.
+    """
+    cases = list(itertools.product(points("reload"), (True, False)))
+    for point, done in cases if long else cases[turn :: len(DATABASES)]:
         with noted(f"killed at {point}, the commit was {'' if done else 'not '}done"):
             child.start(point)
             child.build()
@@ -52,9 +56,10 @@ def test_agent_killed_while_it_resolves_a_lost_commit(child: Scenario):
             child.home.kill()
 
 
-def test_purge_keeps_what_is_held(child: Scenario):
+def test_purge_keeps_what_is_held(child: Scenario, turn: int, long: bool):
+    """One of both points on each database in turn; in a long run both."""
     kept = set[str]()
-    for point in points("purge"):
+    for point in points("purge") if long else points("purge")[turn % 2 :: 2]:
         with noted(f"killed at {point}"):
             child.start(point)
             kept.add(child.build().uuid)

@@ -10,19 +10,22 @@ from rtagent.errors import RtAgentError
 from tests.crash.changes import CHANGES, Called
 from tests.crash.restarts import cut_off_each, enrolments
 from tests.crash.scenario import call_in_background
-from tests.crash.test_boundaries import COMMIT, points
+from tests.crash.test_boundaries import COMMIT, INNER, OUTER, points
 from tests.servers.daemon import Daemon, wait_until
 from tests.servers.proxy import CommitLoss
 
 #: A daemon's lease cannot expire within the time of a test.
 NAMES = [name for name in CHANGES if name != "lapse"]
+#: What reaches a daemon on different ways: a call about a claim that is new or is not, a call about
+#: several, the configuration, and an audit.
+WAYS = ["claim", "release", "claims", "reserve", "audit"]
 
 
 def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
-    """Each change occurs, and each point. With the agent in a child process, more points of
-    each change occur (`test_boundaries`).
+    """Each way of a change occurs, at a point of its own. With the agent in a child process, each
+    change and each point occurs, on each kind of database (`test_boundaries`).
     """
-    few = zip(itertools.cycle(COMMIT), NAMES, strict=False)
+    few = zip([*INNER[::3], *OUTER], WAYS, strict=True)
     cut_off_each(daemon_on(database), itertools.product(COMMIT, NAMES) if long else few)
 
 
