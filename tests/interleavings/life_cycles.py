@@ -227,8 +227,8 @@ def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 #: In a short run, two cycles meet in one of so many ways. Each way of the shorter one has at least
-#: 35, so each of them still meets four of the other.
-SHARE = 8
+#: 35, so each of them still meets two of the other.
+SHARE = 16
 
 
 def splits(cycles: Sequence[Sequence[str]], *, long: bool) -> Iterator[tuple[int, ...]]:

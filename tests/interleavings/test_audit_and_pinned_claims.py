@@ -14,4 +14,4 @@ from tests.support.hosts import PINNED
 def test_two_life_cycles_with_pinned_cpus_around_an_audit(names, long):
     cycles = [CYCLES[name] for name in names]
     pinned = partial(run_order, cycles=cycles, extra_specs=PINNED)
-    assert run_all(splits(cycles, long=long), pinned) > (1000 if long else 125)
+    assert run_all(splits(cycles, long=long), pinned) > (1000 if long else 62)

@@ -13,4 +13,4 @@ from tests.interleavings.life_cycles import CYCLES, UNCLAIMED, run_all, run_orde
 def test_unclaimed_domain_and_another_life_cycle_around_an_audit(names, long):
     cycles = [CYCLES[name] for name in names]
     orders = splits(cycles, long=long)
-    assert run_all(orders, partial(run_order, cycles=cycles)) > (600 if long else 75)
+    assert run_all(orders, partial(run_order, cycles=cycles)) > (600 if long else 37)

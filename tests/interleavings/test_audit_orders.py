@@ -13,7 +13,7 @@ from tests.support.hosts import PINNED
 def test_every_order_of_an_audit_and_two_life_cycles(long):
     """A long run has whole life cycles, a short one some of the orders of their beginnings."""
     pairs = [("plain", "too slow"), ("claimed again", "hard reboot"), ("plain", "slow build")]
-    length, step, number = (5, 1, 72072) if long else (4, SHARE, 1444)
+    length, step, number = (5, 1, 72072) if long else (4, SHARE, 722)
     for names in pairs if long else pairs[:1]:
         cycles = [CYCLES[name][:length] for name in names]
         orders = itertools.islice(all_orders([length, length, 3]), 0, None, step)
