@@ -115,57 +115,49 @@ def _called(side: str, method: str, document: Mapping[str, Any]) -> Step:
     return Step(side, method, document, method)
 
 
-def _resized() -> MoveSequence:
-    return MoveSequence("resize").claim("resize_claim", flavor=LARGE)
+def _moving_out() -> MoveSequence:
+    return MoveSequence("resize").claim("resize_claim", flavor=LARGE).then(SOURCE, "start_move_out")
 
 
 def _confirmed() -> MoveSequence:
-    sequence = _resized().then(SOURCE, "start_move_out").then(DEST, "finish_move")
+    sequence = _moving_out().then(DEST, "finish_move")
     return sequence.then(SOURCE, "drop_move_claim_at_source")
 
 
 def _reverted() -> MoveSequence:
-    sequence = _resized().then(SOURCE, "start_move_out").then(DEST, "finish_move")
+    sequence = _moving_out().then(DEST, "finish_move")
     return sequence.then(DEST, "drop_move_claim_at_dest").then(SOURCE, "finish_revert")
 
 
 def _failed() -> MoveSequence:
-    sequence = _resized().then(SOURCE, "start_move_out")
-    return sequence.then(DEST, "drop_move_claim").then(SOURCE, "drop_move_claim")
+    return _moving_out().then(DEST, "drop_move_claim").then(SOURCE, "drop_move_claim")
 
 
 def _deleted() -> MoveSequence:
-    return _resized().then(SOURCE, "start_move_out").deleted(SOURCE).deleted(DEST)
+    return _moving_out().deleted(SOURCE).deleted(DEST)
 
 
 def _lapsed() -> MoveSequence:
-    sequence = _resized().then(SOURCE, "start_move_out").audited(DEST, ahead=1000)
-    return sequence.then(SOURCE, "drop_move_claim")
+    return _moving_out().audited(DEST, ahead=1000).then(SOURCE, "drop_move_claim")
 
 
 def _migrated_live() -> MoveSequence:
-    sequence = (
-        MoveSequence("live-migration").claim("live_migration_claim").then(SOURCE, "start_move_out")
-    )
-    return sequence.then(DEST, "finish_move").then(SOURCE, "drop_move_claim_at_source")
-
-
-def _evacuated() -> MoveSequence:
-    sequence = (
-        MoveSequence("evacuation", stays=True)
-        .claim("rebuild_claim")
-        .then(DEST, "finish_evacuation")
-    )
+    sequence = MoveSequence("live-migration").claim("live_migration_claim")
+    sequence = sequence.then(SOURCE, "start_move_out").then(DEST, "finish_move")
     return sequence.then(SOURCE, "drop_move_claim_at_source")
 
 
+def _running_elsewhere() -> MoveSequence:
+    sequence = MoveSequence("evacuation", stays=True).claim("rebuild_claim")
+    return sequence.then(DEST, "finish_evacuation")
+
+
+def _evacuated() -> MoveSequence:
+    return _running_elsewhere().then(SOURCE, "drop_move_claim_at_source")
+
+
 def _found_evacuated() -> MoveSequence:
-    sequence = (
-        MoveSequence("evacuation", stays=True)
-        .claim("rebuild_claim")
-        .then(DEST, "finish_evacuation")
-    )
-    return sequence.audited(SOURCE).then(SOURCE, "drop_move_claim_at_source")
+    return _running_elsewhere().audited(SOURCE).then(SOURCE, "drop_move_claim_at_source")
 
 
 #: Factories: each call makes a new sequence.

@@ -3,7 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.servers.daemon import wait_until
@@ -106,11 +106,9 @@ def noted(note: str) -> Iterator[None]:
 
 def call_in_background(ask: Callable[[], Any]) -> None:
     """Call in a thread and ignore the result."""
-    threading.Thread(target=_call_ignoring_the_answer, args=(ask,), daemon=True).start()
 
+    def call() -> None:
+        with suppress(Exception):  # the agent is killed during the call, so any error is possible
+            ask()
 
-def _call_ignoring_the_answer(ask: Callable[[], Any]) -> None:
-    try:
-        ask()
-    except Exception:  # the agent is killed during the call, so any error is possible
-        return
+    threading.Thread(target=call, daemon=True).start()
