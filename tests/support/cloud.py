@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from oslo_context.context import RequestContext
@@ -35,7 +36,7 @@ from tests.support.cloud_parts import (
     Store,
     resources,
 )
-from tests.support.hosts import uid
+from tests.support.hosts import copied, uid
 from tests.support.server_records import MemoryServerStore
 from tests.support.three_hosts import ThreeHosts
 
@@ -59,8 +60,21 @@ class Cloud:
         self.records = MemoryServerStore()
         self.placement = Placement(self) if placement else None
         self.options = ConductorOptions(host_timeout=30, takeover_time=15)
-        self.endpoints = {host: self._endpoint(n) for n, host in enumerate(HOSTS)}
+        self._endpoints: dict[str, Endpoint] = {}
         self.calls: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    def copy(self) -> Cloud:
+        """Return a cloud that is in the same state, without faults."""
+        twin = copied(self)
+        twin.hosts, twin.faults, twin.renewed = self.hosts.copy(), Faults(), threading.Event()
+        twin.clock, twin._endpoints = twin.hosts.clock, {}
+        twin.records, twin.scheduler = copied(self.records), copied(self.scheduler)
+        twin.enactor, twin.hooks = copied(self.enactor), copied(self.hooks)
+        twin.scheduler.cloud = twin.enactor.cloud = twin.hooks.cloud = twin
+        if self.placement is not None:
+            twin.placement = copied(self.placement)
+            twin.placement.cloud, twin.placement.api = twin, deepcopy(self.placement.api)
+        return twin
 
     def conductor(self, pause: Callable[[float], None] | None = None, **more: Any) -> Conductor:
         """Start a conductor. While it waits, the clock goes on."""
@@ -111,7 +125,9 @@ class Cloud:
 
     def _invoke(self, host: str, method: str, document: Mapping[str, Any]) -> Any:
         try:
-            served = getattr(self.endpoints[host], method)
+            if host not in self._endpoints:
+                self._endpoints[host] = self._endpoint(HOSTS.index(host))
+            served = getattr(self._endpoints[host], method)
             return served(RequestContext(roles=["conductor"], overwrite=False), **document)
         except ExpectedException as expected:
             error = expected.exc_info[1]

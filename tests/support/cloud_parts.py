@@ -79,7 +79,7 @@ class Scheduler:
     """
 
     def __init__(self, cloud: Cloud) -> None:
-        self._cloud, self.order, self.assumed = cloud, list(HOSTS), set[str]()
+        self.cloud, self.order, self.assumed = cloud, list(HOSTS), set[str]()
         self.alternates = True
         self.specs: list[RequestSpec] = []
         self.ended: dict[str, str] = {}
@@ -88,7 +88,7 @@ class Scheduler:
     def select_destinations(
         self, spec: RequestSpec, instance_uuids: Sequence[str], *, alternates: bool
     ) -> Sequence[Selections]:
-        return self._cloud.faults.around("select", lambda: self._select(spec, instance_uuids))
+        return self.cloud.faults.around("select", lambda: self._select(spec, instance_uuids))
 
     def _select(self, spec: RequestSpec, instance_uuids: Sequence[str]) -> Sequence[Selections]:
         self.specs.append(spec)
@@ -106,8 +106,8 @@ class Scheduler:
                 own_claims=list(self.ended.values()),
                 sentence="no host is left",
             )
-        if self._cloud.placement is not None:
-            self._cloud.placement.select(instance_uuids[0], found[0], spec)
+        if self.cloud.placement is not None:
+            self.cloud.placement.select(instance_uuids[0], found[0], spec)
         self.assumed.add(found[0].operation_id)
         others = tuple(found[1:]) if self.alternates else ()
         return [
@@ -116,9 +116,9 @@ class Scheduler:
         ]
 
     def _selection(self, host: str, spec: RequestSpec) -> Selection:
-        node = self._cloud.hosts.state(HOSTS.index(host)).node
+        node = self.cloud.hosts.state(HOSTS.index(host)).node
         allocations = None
-        if self._cloud.placement is not None:
+        if self.cloud.placement is not None:
             allocations = {node.uuid: Allocation(resources=resources(spec.flavor))}
         return Selection(
             allocations=allocations,
@@ -133,7 +133,7 @@ class Scheduler:
         return host in self.forced_down
 
     def forget_claim(self, operation_id: str) -> None:
-        self._cloud.faults.around("forget", lambda: self.assumed.discard(operation_id))
+        self.cloud.faults.around("forget", lambda: self.assumed.discard(operation_id))
 
 
 def resources(flavor: Flavor) -> dict[str, int]:
@@ -148,7 +148,7 @@ class Placement:
     """
 
     def __init__(self, cloud: Cloud) -> None:
-        self._faults, self.api, self.killed = lambda: cloud.faults, MemoryPlacement(), False
+        self.cloud, self.api, self.killed = cloud, MemoryPlacement(), False
         self._providers = [cloud.hosts.state(number).node.uuid for number in range(3)]
         for uuid, host in zip(self._providers, HOSTS, strict=True):
             self.api.create_provider(uuid, host)
@@ -157,13 +157,13 @@ class Placement:
             self.api.overwrite(uuid, inventories=inventories)
 
     def consumer(self, uuid: str) -> Any:
-        return self._faults().around("allocations-read", lambda: self.api.consumer(uuid))
+        return self.cloud.faults.around("allocations-read", lambda: self.api.consumer(uuid))
 
     def write(self, consumers: Any) -> None:
         for uuid, content in consumers.items() if self.killed else ():
             if content["consumer_generation"] is None and content["allocations"]:
                 self.api.interrupt_consumer(uuid)
-        self._faults().around("allocations-write", lambda: self.api.post_consumers(consumers))
+        self.cloud.faults.around("allocations-write", lambda: self.api.post_consumers(consumers))
 
     def select(self, uuid: str, selection: Selection, spec: RequestSpec) -> None:
         """Write the allocations of a selection, as the scheduler does."""
@@ -204,7 +204,7 @@ class Enactor:
     """
 
     def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self.refuses: dict[str, str] = {}
         self.claims: dict[tuple[str, str], str] = {}
         self.lost_leases = False
@@ -235,7 +235,7 @@ class Enactor:
         """A guest starts only on one host, and only on an active claim."""
         assert self.state(host, domain.uuid) != "absent"
         assert not [h for h in HOSTS if h != host and self.state(h, domain.uuid) == "running"]
-        claims = self._cloud.claims(host)
+        claims = self.cloud.claims(host)
         assert claims[self.claims[host, domain.uuid]].state == "active"
         flavor = domain.claim.flavor
         self._hypervisor(host).start_domain(domain.uuid, flavor.vcpus, flavor.memory_mb)
@@ -271,7 +271,7 @@ class Enactor:
             return
         if (state := self.state(source, domain.uuid)) != "running":
             raise EnactmentFailed(host=source, server_uuid=domain.uuid, action="migrate", why=state)
-        claim = self._cloud.claims(dest).get(domain.claim.uuid)
+        claim = self.cloud.claims(dest).get(domain.claim.uuid)
         assert claim.state in ("incoming", "outgoing") if claim is not None else self.lost_leases
         self._undefine(source, domain.uuid)
         self._define(dest, domain)
@@ -296,7 +296,7 @@ class Enactor:
             self._check_claim(action, host, uuid, claims)
             order()
 
-        self._cloud.faults.around(f"{action} at {host}", obey)
+        self.cloud.faults.around(f"{action} at {host}", obey)
 
     def _check_claim(self, action: str, host: str, uuid: str, claims: Any) -> None:
         if self.state(host, uuid) != "absent":
@@ -307,7 +307,7 @@ class Enactor:
                 )
 
     def _hypervisor(self, host: str) -> Any:
-        return self._cloud.hosts.hypervisors[HOSTS.index(host)]
+        return self.cloud.hosts.hypervisors[HOSTS.index(host)]
 
 
 class Store:
@@ -327,7 +327,7 @@ class Hooks:
     """Records the calls of hooks, and calls back."""
 
     def __init__(self, cloud: Cloud) -> None:
-        self._cloud, self.calls = cloud, list[str]()
+        self.cloud, self.calls = cloud, list[str]()
         self.actions: dict[str, Callable[[], object]] = {}
 
     def prepare(self, server: Server, host: str) -> None:
@@ -347,4 +347,4 @@ class Hooks:
             self.calls.append(name)
             self.actions.get(name, self.actions.get(name.split(maxsplit=1)[0], lambda: None))()
 
-        self._cloud.faults.around(f"hook {name}", act)
+        self.cloud.faults.around(f"hook {name}", act)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -21,6 +23,8 @@ from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance, Limits
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Cell, Topology
+
+T = TypeVar("T")
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 NODE = Node(uuid=str(UUID(int=1)), host="cn1", hypervisor_hostname="cn1.example", host_ip="::1")
@@ -61,6 +65,15 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
+
+
+def copied(value: T) -> T:
+    """Copy an object and its own dicts, lists and sets, but not what these have."""
+    twin = copy(value)
+    for name, part in vars(value).items():
+        if isinstance(part, dict | list | set):
+            setattr(twin, name, copy(part))
+    return twin
 
 
 def host(topology: Topology | None = TOPOLOGY, **policy: object) -> NodeState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,14 +13,19 @@ from rtagent.conductor.ports import Begun
 from rtagent.db.schema import to_document
 from rtagent.model.server import Server, ServerOperation
 
+T = TypeVar("T", Server, ServerOperation)
+
 
 class MemoryServerStore:
-    """A `ServerStore` whose rows are lost with the process."""
+    """A `ServerStore` whose rows are lost with the process.
+
+    What is written goes through its document once, as in a database.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._servers: dict[str, str] = {}
-        self._operations: dict[str, str] = {}
+        self._servers: dict[str, Server] = {}
+        self._operations: dict[str, ServerOperation] = {}
 
     def begin(self, operation: ServerOperation, server: Server, seen: Server | None) -> Begun:
         with self._lock:
@@ -32,7 +38,8 @@ class MemoryServerStore:
                 return "exists"
             if known is not None and (known.operation_uuid is not None or known != seen):
                 return "busy"
-            self._put(operation, server)
+            self._operations[operation.uuid] = _stored(operation)
+            self._servers[server.uuid] = _stored(server)
             return "begun"
 
     def save(
@@ -52,14 +59,16 @@ class MemoryServerStore:
                     operation.state,
                 )
                 return finished and ended
-            self._put(replace(operation, beat=known.beat), None if deleted else server)
+            self._operations[operation.uuid] = _stored(replace(operation, beat=known.beat))
+            if server is not None and not deleted:
+                self._servers[server.uuid] = _stored(server)
             if server is not None and deleted:
                 self._servers.pop(server.uuid, None)
                 for each in self.operations(server_uuid=server.uuid):
                     if each.state != "running":
                         del self._operations[each.uuid]
             for each in owed:
-                self._operations.setdefault(each.uuid, to_document(each))
+                self._operations.setdefault(each.uuid, _stored(each))
             if operation.state != "running" and self.server(operation.server_uuid) is None:
                 self._operations.pop(operation.uuid, None)
             return True
@@ -70,7 +79,7 @@ class MemoryServerStore:
             mine = (operation.owner, operation.epoch)
             if known is None or known.owner is None or (known.owner, known.epoch) != mine:
                 return False
-            self._put(replace(known, beat=known.beat + 1))
+            self._operations[known.uuid] = replace(known, beat=known.beat + 1)
             return True
 
     def take(self, operation: ServerOperation, owner: str) -> ServerOperation | None:
@@ -87,35 +96,30 @@ class MemoryServerStore:
             ):
                 return None
             taken = replace(found, owner=owner, epoch=found.epoch + 1)
-            self._put(taken)
+            self._operations[taken.uuid] = taken
             return taken
 
     def server(self, uuid: str) -> Server | None:
-        document = self._servers.get(uuid)
-        return msgspec.json.decode(document, type=Server, strict=False) if document else None
+        return self._servers.get(uuid)
 
     def servers(self) -> Sequence[Server]:
-        found = [self.server(uuid) for uuid in list(self._servers)]
-        return sorted(filter(None, found), key=lambda each: (each.created_at, each.uuid))
+        return sorted(self._servers.values(), key=lambda server: (server.created_at, server.uuid))
 
     def operation(self, uuid: str) -> ServerOperation | None:
-        document = self._operations.get(uuid)
-        if not document:
-            return None
-        return msgspec.json.decode(document, type=ServerOperation, strict=False)
+        return self._operations.get(uuid)
 
     def operations(
         self, *, server_uuid: str | None = None, running: bool = False
     ) -> Sequence[ServerOperation]:
-        found = filter(None, [self.operation(uuid) for uuid in list(self._operations)])
         chosen = [
-            each
-            for each in found
-            if server_uuid in (None, each.server_uuid) and (not running or each.state == "running")
+            operation
+            for operation in list(self._operations.values())
+            if server_uuid in (None, operation.server_uuid)
+            and (not running or operation.state == "running")
         ]
-        return sorted(chosen, key=lambda each: (each.created_at, each.uuid))
+        return sorted(chosen, key=lambda operation: (operation.created_at, operation.uuid))
 
-    def _put(self, operation: ServerOperation, server: Server | None = None) -> None:
-        self._operations[operation.uuid] = to_document(operation)
-        if server is not None:
-            self._servers[server.uuid] = to_document(server)
+
+def _stored(value: T) -> T:
+    """Return the value that is read when this one was written."""
+    return msgspec.json.decode(to_document(value), type=type(value), strict=False)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, uid
+from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, copied, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
 from tests.support.trackers import submit
 
@@ -135,8 +135,8 @@ class ThreeHosts:
     def __init__(self, *, shared: bool = True, reuse: bool = False) -> None:
         self.clock = ManualClock()
         self.expected, self.policy = ExpectedClaims(reuse), policy(reuse)
-        disk = Disk()
-        self.stores = [FailingStore(MemoryStore(disk if shared else Disk())) for _ in range(3)]
+        self._disks = [Disk()] * 3 if shared else [Disk() for _ in range(3)]
+        self.stores = [FailingStore(MemoryStore(disk)) for disk in self._disks]
         self.hypervisors = [FakeHypervisor(TOPOLOGY, hostname=f"h{n}.example") for n in range(3)]
         for hypervisor in self.hypervisors:
             hypervisor.plug(gpu(GPU_0, 0), gpu(GPU_1, 1))
@@ -164,6 +164,21 @@ class ThreeHosts:
 
     def _auditor(self, number: int) -> Auditor:
         return Auditor(self.trackers[number], self.hypervisors[number], self.clock)
+
+    def copy(self) -> Self:
+        """Return hosts that are in the same state. The expected claims are shared."""
+        twin = copied(self)
+        twin.clock = copied(self.clock)
+        disks = {id(disk): _copied_disk(disk) for disk in self._disks}
+        twin._disks = [disks[id(disk)] for disk in self._disks]
+        twin.stores = [FailingStore(MemoryStore(disk)) for disk in twin._disks]
+        twin.hypervisors = [copied(hypervisor) for hypervisor in self.hypervisors]
+        twin.trackers = [
+            ResourceTracker(store, twin.clock, tracker.snapshot())
+            for store, tracker in zip(twin.stores, self.trackers, strict=True)
+        ]
+        twin.auditors = [twin._auditor(n) for n in range(3)]
+        return twin
 
     def restart(self, number: int) -> None:
         """Restart the agent of a host, which audits first."""
@@ -194,6 +209,12 @@ class ThreeHosts:
             stored = self.stores[number].load(state.node.uuid)
             assert {c.uuid: c for c in stored.claims} == dict(state.claims)
             assert {m.uuid: m for m in stored.migrations} == dict(state.migrations)
+
+
+def _copied_disk(disk: Disk) -> Disk:
+    twin = Disk()
+    twin.nodes = {uuid: copied(node) for uuid, node in disk.nodes.items()}
+    return twin
 
 
 class Guests(ThreeHosts):

@@ -154,10 +154,7 @@ class Trials:
     @staticmethod
     def prepared(scenario):
         """Make a cloud on which a scenario can begin."""
-        cloud = Cloud(placement=True)
-        scenario.prepare(cloud)
-        cloud.faults = Faults()
-        return cloud
+        return _prepared(scenario.prepare).copy()
 
     def with_fault(self, fault):
         """Yield each point, and the cloud after the operation with a fault there."""
@@ -167,6 +164,13 @@ class Trials:
             if error is not None:
                 cloud.faults = Faults(errors={number: error})
                 yield point, cloud, attempt(cloud, self.scenario.act)
+
+
+@cache
+def _prepared(prepare):
+    cloud = Cloud(placement=True)
+    prepare(cloud)
+    return cloud
 
 
 def attempt(cloud, act):
