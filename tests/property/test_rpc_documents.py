@@ -1,5 +1,6 @@
 """Documents for every RPC method, generated from its schema."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from rtagent.errors import InvalidFlavor, InvalidPciRequest, InvalidRequest, RtAgentError
 from rtagent.rpc import schemas
+from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS, SCHEDULER_API
 from rtagent.rpc.validation import validate
 from tests.support.hosts import uid
@@ -25,6 +27,18 @@ OF_SCHEDULERS = [
 EXAMPLES = settings.default.max_examples // 4
 
 
+@cache
+def invalid_arguments(method: Method) -> st.SearchStrategy[Any]:
+    """Strategies are made once, because that takes longer than to draw an example."""
+    return invalid(schemas.arguments(method))
+
+
+@cache
+def valid_arguments(method: Method) -> st.SearchStrategy[Any]:
+    root = schemas.arguments(method)
+    return valid(root, root)
+
+
 @pytest.fixture(scope="module")
 def agent() -> Agent:
     return Agent()
@@ -36,7 +50,7 @@ def agent() -> Agent:
 def test_an_invalid_document_is_refused_with_every_offending_path(
     name: str, agent: Agent, data: st.DataObject
 ):
-    document, paths = data.draw(invalid(schemas.arguments(METHODS[name])))
+    document, paths = data.draw(invalid_arguments(METHODS[name]))
     before = agent.tracker.snapshot()
     with pytest.raises(InvalidRequest) as refused:
         agent.invoke(name, **document)
@@ -53,7 +67,7 @@ def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_pat
     name: str, data: st.DataObject
 ):
     method = SCHEDULER_API.methods[name]
-    document, paths = data.draw(invalid(schemas.arguments(method)))
+    document, paths = data.draw(invalid_arguments(method))
     with pytest.raises(InvalidRequest) as refused:
         validate(method, document)
     assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
@@ -63,8 +77,7 @@ def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_pat
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_a_valid_document_is_accepted(name: str, agent: Agent, data: st.DataObject):
-    root = schemas.arguments(METHODS[name])
-    check_reply(agent, name, data.draw(valid(root, root)))
+    check_reply(agent, name, data.draw(valid_arguments(METHODS[name])))
 
 
 #: Properties of flavors and images about CPUs, cells and pages, with valid and invalid values.

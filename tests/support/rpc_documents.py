@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,16 @@ def _object(schema: Schema, root: Schema) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def invalid(root: Schema) -> st.SearchStrategy[tuple[Any, set[str]]]:
+    """Documents with one to three mistakes, and the paths at which they are."""
+    return _invalid(valid(root, root), root)
+
+
 @st.composite
-def invalid(draw: st.DrawFn, root: Schema) -> tuple[Any, set[str]]:
-    """A document with one to three mistakes, and the paths at which they are."""
-    document = draw(valid(root, root))
+def _invalid(
+    draw: st.DrawFn, documents: st.SearchStrategy[Any], root: Schema
+) -> tuple[Any, set[str]]:
+    document = draw(documents)
     sites = list(_sites(document, root, root, ()))
     used: list[JsonPath] = []
     for _ in range(draw(st.integers(1, 3))):
@@ -146,24 +153,24 @@ def _mistake(
     return st.sampled_from(choices)
 
 
+_NESTED: list[Any] = reduce(lambda inner, _: [inner], range(500), [])
+_SAMPLES: tuple[tuple[str, Any], ...] = (
+    ("null", None),
+    ("boolean", True),
+    ("integer", 7),
+    ("number", 1.0),
+    ("number", 1.5),
+    ("string", "7"),
+    ("array", []),
+    ("array", _NESTED),
+    ("object", {}),
+    ("object", {"a": {"b": _NESTED}}),
+)
+
+
 def _values_of_other_types(options: list[Schema]) -> Iterator[Any]:
     allowed = {"string" if "enum" in one else one["type"] for one in options}
-    nested: list[Any] = []
-    for _ in range(500):
-        nested = [nested]
-    samples: list[tuple[str, Any]] = [
-        ("null", None),
-        ("boolean", True),
-        ("integer", 7),
-        ("number", 1.0),
-        ("number", 1.5),
-        ("string", "7"),
-        ("array", []),
-        ("array", nested),
-        ("object", {}),
-        ("object", {"a": {"b": nested}}),
-    ]
-    for type_, value in samples:
+    for type_, value in _SAMPLES:
         if type_ not in allowed and not (type_ == "integer" and "number" in allowed):
             yield value
     yield from (float("nan"), float("inf"), float("-inf"))
