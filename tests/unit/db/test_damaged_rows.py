@@ -273,14 +273,15 @@ def test_flipped_bit_is_noticed(
 ):
     path, before = original
     content, choose = path.read_bytes(), random.Random(13)
+    # Most of the file is free space, where a bit that is flipped is of no account.
+    used = [at for at, byte in enumerate(content) if byte]
     outcomes = set[str]()
-    for number in range(1500 if long else 50 if fast else 150):
-        at, bit = choose.randrange(len(content)), choose.randrange(8)
+    for number in range(1500 if long else 20 if fast else 50):
+        at, bit = choose.choice(used), choose.randrange(8)
         copy = tmp_path / f"{number}-{at}-{bit}.sqlite"
         copy.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
         outcomes.add(judge(before, copy))
         copy.unlink()
-    # Most of the file is free space.
     assert outcomes >= {"identical", "refused"}
 
 
