@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from rtagent.claims import abort_instance_claim, instance_claim, release_claim
@@ -20,14 +19,14 @@ from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import ClaimExpired
-from rtagent.model.node import NodeRecord
 from rtagent.model.policy import Policy
 from rtagent.service.context import NodeContext
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.agents import LARGE, Agent, facts
 from tests.support.hosts import NODE, NOON, ManualClock, call, request
-from tests.unit.service.conftest import WRITER, Notes, make_settings
+from tests.support.trackers import Reports, become_writer
+from tests.unit.service.conftest import make_settings
 
 DAYS = timedelta(days=2)
 
@@ -45,14 +44,14 @@ class Process:
     def __init__(self, engine: Engine, directory: Path, wrong: timedelta = timedelta(0)) -> None:
         self.store = SqlStore(engine)
         self.clock = ManualClock(start=NOON + wrong)
-        stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, _next_writer)
+        stored = become_writer(self.store)
         node = EmbeddedNode(stored, Policy(), FakeHypervisor(), self.store, self.clock)
         self.tracker = node.tracker
         assert node.auditor.run("start").good
         context = NodeContext(
             settings=SettingsHolder(make_settings(directory)),
             clock=self.clock,
-            reporter=Notes(),
+            reporter=Reports(),
             bus=self.tracker.bus,
         )
         self._housekeeping = Housekeeping(context, self.store, self.tracker)
@@ -64,12 +63,6 @@ class Process:
         for _ in range(hours):
             self.clock.advance(3600)
             self._housekeeping.turn()
-
-
-def _next_writer(records: list[NodeRecord]) -> NodeRecord:
-    if not records:
-        return NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
-    return replace(records[0], epoch=records[0].epoch + 1)
 
 
 @pytest.mark.parametrize("step", [DAYS, -DAYS])

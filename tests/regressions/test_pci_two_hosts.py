@@ -11,21 +11,20 @@ from msgspec.structs import replace
 
 from rtagent.claims import instance_claim
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.model.node import NodeRecord
-from rtagent.model.node_state import HOST, restore
+from rtagent.model.node_state import HOST
 from rtagent.reconcile.steps import AuditStep
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, two_gpus_and_a_nic
+from tests.support.trackers import enroll
 
 
 def start(disk, node):
     store = MemoryStore(disk)
-    new = NodeRecord(node=node, epoch=1, revision=0)
-    stored = store.enroll(node.uuid, node.hypervisor_hostname, lambda _: new)
-    tracker = ResourceTracker(store, ManualClock(), restore(stored, host(pci=policy()).policy))
+    state = enroll(store, host(pci=policy()).policy, node)
+    tracker = ResourceTracker(store, ManualClock(), state)
     with tracker.observing() as base:
         devices = [AuditStep(key=a, device=each) for a, each in two_gpus_and_a_nic().items()]
         tracker.apply([AuditStep(key=HOST, topology=TOPOLOGY), *devices], base)

@@ -21,14 +21,13 @@ from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.schedule import LAST_RETRY
-from rtagent.ports import NullReporter
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.testing.placement import MemoryPlacement
 from rtagent.tracker import ResourceTracker
 from tests.support.agents import LARGE, POLICY, SMALL, Agent
 from tests.support.hosts import NODE, ManualClock, uid
-from tests.support.trackers import tracker_on
+from tests.support.trackers import Reports, tracker_on
 
 MANAGED = replace(POLICY, placement=PlacementPolicy(manage_allocations=ManageAllocations.YES))
 
@@ -123,23 +122,6 @@ RECORD = {
 LARGE_RECORD = {**RECORD, "total": 10**6, "max_unit": 10**6}
 
 
-class RecordingReporter(NullReporter):
-    """Records the health and the log lines."""
-
-    def __init__(self) -> None:
-        self.healths: list[tuple[str, str, str]] = []
-        self.lines: list[tuple[str, str]] = []
-
-    def health(self, part: str, status: str, output: str = "") -> None:
-        self.healths.append((part, status, output))
-
-    def log(self, level: str, sentence: str) -> None:
-        self.lines.append((level, sentence))
-
-    def named(self, origin: str) -> RecordingReporter:
-        return self
-
-
 def manage(tracker: ResourceTracker, mode: str) -> None:
     """Set ``manage_allocations``, as a reload does."""
     placement = PlacementPolicy(manage_allocations=ManageAllocations(mode))
@@ -158,7 +140,7 @@ class OutboxSetup:
         self.api.put_inventories(NODE.uuid, 0, inventories)
         self.requests()
         self.ready = True
-        self.reporter = RecordingReporter()
+        self.reporter = Reports()
         self.restart()
 
     def restart(self) -> None:

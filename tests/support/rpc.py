@@ -19,8 +19,6 @@ from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, Placemen
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import DeletionReason
-from rtagent.model.node import NodeRecord
-from rtagent.model.node_state import restore
 from rtagent.model.policy import PciPolicy, Policy
 from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Position
@@ -43,6 +41,7 @@ from rtagent.tracker import ResourceTracker
 from rtagent.virt.libvirt import guest
 from tests.support.hosts import NODE, NOON, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
+from tests.support.trackers import enroll
 
 VERSION = "1.2.3"
 POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
@@ -86,12 +85,10 @@ class Agent:
         self.hypervisor.plug(*DEVICES)
         self.registry = MemoryServiceRegistry()
         self.telemetry = Telemetry(self.clock)
-        record = NodeRecord(node=NODE, epoch=1, revision=0)
-        stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
         witness = MemoryWitness()
         witness.keep(ACCEPTED)
         self.tracker = ResourceTracker(
-            self.store, self.clock, restore(stored, POLICY), self.telemetry, witness=witness
+            self.store, self.clock, enroll(self.store, POLICY), self.telemetry, witness=witness
         )
         self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.telemetry)
         self.auditor.run("start")

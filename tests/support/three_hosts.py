@@ -16,8 +16,8 @@ from rtagent.lifecycle.moves import move_claim
 from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.claim import Claim
 from rtagent.model.migration import MigrationFacts, MoveRequest
-from rtagent.model.node import Node, NodeRecord
-from rtagent.model.node_state import NodeState, restore
+from rtagent.model.node import Node
+from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy, Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
 from rtagent.model.units import MB_IN_GB
@@ -27,7 +27,7 @@ from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, copied, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
-from tests.support.trackers import submit
+from tests.support.trackers import enroll, submit
 
 PLAIN = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
 PINNED_2 = Flavor(vcpus=2, memory_mb=512, extra_specs=PINNED)
@@ -153,14 +153,7 @@ class ThreeHosts:
             host_ip="::1",
         )
         store = self.stores[number]
-
-        def rule(records: Any) -> NodeRecord:
-            known = [each for each in records if each.node.uuid == node.uuid]
-            old = known[0] if known else NodeRecord(node=node, epoch=0, revision=0)
-            return replace(old, epoch=old.epoch + 1)
-
-        stored = store.enroll(node.uuid, node.hypervisor_hostname, rule)
-        return ResourceTracker(store, self.clock, restore(stored, self.policy))
+        return ResourceTracker(store, self.clock, enroll(store, self.policy, node))
 
     def _auditor(self, number: int) -> Auditor:
         return Auditor(self.trackers[number], self.hypervisors[number], self.clock)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from rtagent import claims
@@ -19,12 +20,15 @@ from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import HOST, NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
+from rtagent.model.stored import Stored
 from rtagent.ports import Clock, NullReporter, Store
 from rtagent.reconcile.steps import AuditStep
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.host_states import fleet_node, node_named
 from tests.support.hosts import NODE, PINNED, TOPOLOGY, ManualClock, call, host, request
+
+WRITER = Writer(machine_id="m", boot_id="b", state_path="/s")
 
 
 class GatedStore:
@@ -50,17 +54,20 @@ class GatedStore:
         self.store.commit(before, after, changes)
 
 
-def enroll(store: Store, policy: Policy | None = None, node: Node = NODE) -> NodeState:
+def become_writer(store: Store, node: Node = NODE) -> Stored:
     """Become the writer, as a starting agent does: with one epoch more than the record has."""
 
     def rule(records: Sequence[NodeRecord]) -> NodeRecord:
-        known = next(iter(records), None)
-        writer = Writer(machine_id="m", boot_id="b", state_path="/s")
-        epoch, revision = (known.epoch + 1, known.revision) if known else (1, 0)
-        return NodeRecord(node=node, epoch=epoch, revision=revision, writer=writer)
+        mine = [record for record in records if record.node.uuid == node.uuid]
+        old = mine[0] if mine else NodeRecord(node=node, epoch=0, revision=0)
+        return replace(old, node=node, epoch=old.epoch + 1, writer=WRITER)
 
-    stored = store.enroll(node.uuid, node.hypervisor_hostname, rule)
-    return restore(stored, policy or host().policy)
+    return store.enroll(node.uuid, node.hypervisor_hostname, rule)
+
+
+def enroll(store: Store, policy: Policy | None = None, node: Node = NODE) -> NodeState:
+    """Become the writer, and restore the state."""
+    return restore(become_writer(store, node), policy or host().policy)
 
 
 def tracker_on(
@@ -130,11 +137,12 @@ def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
 
 class Reports(NullReporter):
     """:ivar parts: status and output by part. :ivar logged: level and sentence, in order.
-    :ivar counts: by name and label.
+    :ivar healths: part, status and output, in order. :ivar counts: by name and label.
     """
 
     def __init__(self) -> None:
         self.parts: dict[str, tuple[str, str]] = {}
+        self.healths: list[tuple[str, str, str]] = []
         self.logged: list[tuple[str, str]] = []
         self.counts = Counter[tuple[str, str]]()
 
@@ -143,6 +151,12 @@ class Reports(NullReporter):
 
     def health(self, part: str, status: str, output: str = "") -> None:
         self.parts[part] = status, output
+        self.healths.append((part, status, output))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Status and output by part, as one text."""
+        return {part: ": ".join(filter(None, health)) for part, health in self.parts.items()}
 
     def log(self, level: str, sentence: str) -> None:
         self.logged.append((level, sentence))
@@ -150,14 +164,8 @@ class Reports(NullReporter):
 
 def started(engine: Engine, name: str = "cn1", number: int = 4) -> ResourceTracker:
     """Return the tracker of a node with guests, with its policy and its devices in the database."""
-    store, wanted, node = SqlStore(engine), fleet_node(), node_named(name)
-
-    def enroll(_: object) -> NodeRecord:
-        writer = Writer(machine_id=name, boot_id="b", state_path="/s")
-        return NodeRecord(node=node, epoch=1, revision=0, writer=writer)
-
-    state = restore(store.enroll(node.uuid, node.hypervisor_hostname, enroll), wanted.policy)
-    tracker = ResourceTracker(store, ManualClock(), state)
+    store, wanted = SqlStore(engine), fleet_node()
+    tracker = ResourceTracker(store, ManualClock(), enroll(store, wanted.policy, node_named(name)))
     with tracker.observing() as base:
         tracker.apply(
             [

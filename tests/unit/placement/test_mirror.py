@@ -14,9 +14,9 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.placement.schedule import FIRST_RETRY, GATHER, LAST_RETRY, AuditPlan, Schedule
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocating_agents import RecordingReporter
 from tests.support.hosts import NOON, TOPOLOGY, ManualClock, uid
 from tests.support.running_mirror import RunningMirror
+from tests.support.trackers import Reports
 from tests.unit.placement.values import ROOT, claim, state
 
 
@@ -24,7 +24,7 @@ class Setup:
     """A mirror of `state`, which a test replaces."""
 
     def __init__(self, api=None, **options):
-        self.state, self.reporter = state(), RecordingReporter()
+        self.state, self.reporter = state(), Reports()
         self.api, self.clock = api or MemoryPlacement(), ManualClock()
         self.mirror = RunningMirror(
             self.api,
@@ -156,11 +156,11 @@ def test_a_new_problem_with_the_same_status_is_logged_once(setup):
     setup.grow()
     setup.turn()
     setup.turn(after=FIRST_RETRY)
-    assert setup.reporter.lines == []  # it was reported as health
+    assert setup.reporter.logged == []  # it was reported as health
     setup.api.failures["put_inventories"] = PlacementError("two", code="b")
     setup.turn(after=2 * FIRST_RETRY)
     setup.turn(after=4 * FIRST_RETRY)
-    assert [("two" in sentence) for _, sentence in setup.reporter.lines] == [True]
+    assert [("two" in sentence) for _, sentence in setup.reporter.logged] == [True]
 
 
 def test_unknown_traits_are_reported_as_warn_and_not_retried(setup):
@@ -274,7 +274,7 @@ def test_a_defect_is_logged_and_the_mirror_continues(running):
         running.mirror.sync_now(timeout=60)
     running.state = state(revision=5)
     running.mirror.sync_now(timeout=60)
-    assert "AttributeError" in running.reporter.lines[-1][1]
+    assert "AttributeError" in running.reporter.logged[-1][1]
     assert running.mirror.revision == 5
 
 

@@ -16,9 +16,7 @@ from rtagent.conf import load
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import DuplicateHost, RtAgentError
-from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.policy import Policy
-from rtagent.ports import NullReporter
 from rtagent.service.admission import Admission
 from rtagent.service.context import (
     DuplicateChanged,
@@ -35,8 +33,8 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from tests.support.hosts import NODE, ManualClock
+from tests.support.trackers import Reports, become_writer
 
-WRITER = Writer(machine_id="m", boot_id="b", state_path="/s")
 #: No reserved memory, no overcommit: the settings that make the default `Policy`.
 OPTIONS = {"reserved_host_memory_mb": 0, "initial_cpu_allocation_ratio": 1.0}
 
@@ -51,20 +49,6 @@ def make_settings(directory: Path, **options: object) -> Settings:
 
 #: The events of a node that tests look at.
 NOTED = (Granting, HypervisorLost, StoreReturned, PolicyChanged, ServiceChanged)
-
-
-class Notes(NullReporter):
-    """A reporter that keeps the status of each part and every line of the log."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, str] = {}
-        self.sentences: list[tuple[str, str]] = []
-
-    def health(self, part: str, status: str, output: str = "") -> None:
-        self.parts[part] = f"{status}: {output}" if output else status
-
-    def log(self, level: str, sentence: str) -> None:
-        self.sentences.append((level, sentence))
 
 
 class Events:
@@ -83,7 +67,7 @@ class World:
 
     def __init__(self, made: Settings, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
-        self.clock, self.notes, self.bus = ManualClock(), Notes(), Bus()
+        self.clock, self.notes, self.bus = ManualClock(), Reports(), Bus()
         self.events = Events(self.bus)
         self.settings = SettingsHolder(made)
         self.context = NodeContext(
@@ -99,13 +83,7 @@ class World:
 
     def open(self) -> EmbeddedNode:
         """Become the node's writer; an earlier writer is fenced."""
-
-        def rule(records: list[NodeRecord]) -> NodeRecord:
-            if not records:
-                return NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
-            return replace(records[0], epoch=records[0].epoch + 1)
-
-        stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
+        stored = become_writer(self.store)
         return EmbeddedNode(
             stored, self.policy, self.hypervisor, self.store, self.clock, self.notes, bus=self.bus
         )

@@ -33,7 +33,7 @@ def audits(world, tmp_path):
         identity,
         world.admission,
         [checks.accept],
-        wake=lambda: world.notes.sentences.append(("wake", "audit")),
+        wake=lambda: world.notes.logged.append(("wake", "audit")),
     )
     identity.release()
 
@@ -72,7 +72,7 @@ def test_several_causes_share_an_audit(world, audits):
 
     for cause in ("lifecycle", "device", "lifecycle"):
         world.bus.publish(HypervisorEvent(name=cause))
-    assert world.notes.sentences[-3:] == [("wake", "audit")] * 3
+    assert world.notes.logged[-3:] == [("wake", "audit")] * 3
     audits.turn()
     assert causes(world) == "device+lifecycle"
 
@@ -132,7 +132,7 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
 
     with pytest.raises(HypervisorUnavailable):
         claim(world.tracker)
-    assert world.notes.parts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
+    assert world.notes.texts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
     assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert world.events.seen == ["HypervisorLost"]
 
@@ -155,7 +155,7 @@ def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, aud
 
     assert isinstance(world.admission.why_closed, HypervisorUnavailable)
     assert world.admission.hypervisor_up is False
-    assert world.notes.parts["hypervisor"].startswith("fail: the last audit failed: SystemError")
+    assert world.notes.texts["hypervisor"].startswith("fail: the last audit failed: SystemError")
     assert world.events.seen == ["Granting", "HypervisorLost"]
 
     world.hypervisor.between = lambda _: None

@@ -26,7 +26,7 @@ def test_turn_sends_a_heartbeat(world, heartbeat):
 
     (service,) = heartbeat.services()
     assert (service.host, service.report_count, service.last_seen_up) == ("cn1", 2, NOON)
-    assert world.notes.parts["heartbeat"] == "pass"
+    assert world.notes.texts["heartbeat"] == "pass"
     assert world.events.seen == []
     world.configure(report_interval=3)
     assert heartbeat.turn() == every(3)
@@ -40,7 +40,7 @@ def test_idle_writer_notices_that_it_is_fenced(world, heartbeat):
     heartbeat.turn()
 
     assert isinstance(world.tracker.fault, WriterFenced)
-    assert "has epoch 2, ours is 1: stopping" in world.notes.parts["tracker"]
+    assert "has epoch 2, ours is 1: stopping" in world.notes.texts["tracker"]
 
 
 def test_heartbeat_that_fails_is_a_warning(world):
@@ -48,7 +48,7 @@ def test_heartbeat_that_fails_is_a_warning(world):
 
     assert heartbeat.turn() == every(10.0)
 
-    assert world.notes.parts["heartbeat"] == "warn: no route"
+    assert world.notes.texts["heartbeat"] == "warn: no route"
 
 
 def test_operator_disables_and_enables_the_service(world, heartbeat):
@@ -72,11 +72,11 @@ def test_forced_down_host_grants_no_claim_and_says_why_also_if_it_was_disabled(w
 
     heartbeat.set_forced_down("cn1", True)
     assert "no claim is granted" in heartbeat.why_forced_down
-    assert "rtagent service force-down cn1 --off" in world.notes.parts["forced_down"]
+    assert "rtagent service force-down cn1 --off" in world.notes.texts["forced_down"]
     with pytest.raises(NodeNotReady, match="forced this host down"):
         claim(world.tracker)
 
     heartbeat.set_forced_down("cn1", False)
-    assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
+    assert (heartbeat.why_forced_down, world.notes.texts["forced_down"]) == ("", "pass")
     assert world.events.seen == ["ServiceChanged"] * 3
     assert claim(world.tracker)

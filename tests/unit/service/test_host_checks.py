@@ -27,7 +27,7 @@ class Host:
     def __init__(self, world, state, devices=None, namespaces=None) -> None:
         self.state, self.devices, self.namespaces = state, devices, namespaces
         self.auditor = self
-        self.errors, self.parts = world.events.errors, world.notes.parts
+        self.errors, self.notes = world.events.errors, world.notes
         self.checks = HostChecks(world.context, self)
         self.file_checks, self.offers = ProviderFileChecks(world.context, self), Offers()
 
@@ -57,7 +57,7 @@ def test_missing_cpu_that_is_allocated_is_a_warning(world):
     assert ours.checks.accept()
 
     assert ours.errors == []
-    assert ours.parts["cpus"] == (
+    assert ours.notes.texts["cpus"] == (
         "warn: CPUs 7 are missing or offline, but stay allocated to their guests"
     )
 
@@ -121,13 +121,13 @@ def test_missing_device_that_is_allocated_is_a_warning(world):
     assert ours.checks.accept()
 
     assert WEB_CLAIM.resources[1].identifier == "ns_9"
-    assert ours.parts["devices"] == (
+    assert ours.notes.texts["devices"] == (
         "warn: missing or no longer configured, but still allocated to guests:"
         f" PCI device {GPU_0}, CUSTOM_PMEM_NAMESPACE_4GB ns_9"
     )
     ours.state = NOTHING_HELD
     assert ours.checks.accept()
-    assert ours.parts["devices"] == "pass"
+    assert ours.notes.texts["devices"] == "pass"
 
 
 # -- persistent memory -----------------------------------------------------------------------------
@@ -141,13 +141,13 @@ def test_namespace_that_the_host_lacks_and_a_claim_has_is_not_fatal(world):
     ours = pmem_host(world, NAMESPACES[:1])
     ours.state, _ = built(ours.state, extra_resource={PMEM.resource_class: ("ns1",)})
     assert ours.checks.accept()
-    assert (ours.errors, ours.parts["namespaces"]) == ([], "pass")
+    assert (ours.errors, ours.notes.texts["namespaces"]) == ([], "pass")
 
 
 def test_namespaces_that_cannot_be_listed_are_a_warning(world):
     ours = pmem_host(world, None)
     assert ours.checks.accept()
-    assert ours.parts["namespaces"] == "warn: cannot be listed"
+    assert ours.notes.texts["namespaces"] == "warn: cannot be listed"
     ours.namespaces = ()
     assert not ours.checks.accept()
 
@@ -186,15 +186,15 @@ def test_what_stops_to_fit_the_host_later_is_a_warning(world, part):
     ours, misfit = FITTING[part](world), make(world)
     fitting = ours.state, ours.devices, ours.namespaces
     assert ours.checks.accept()
-    assert ours.parts[part] == "pass"
+    assert ours.notes.texts[part] == "pass"
 
     ours.state, ours.devices, ours.namespaces = misfit.state, misfit.devices, misfit.namespaces
     assert ours.checks.accept()
-    assert ours.parts[part].startswith("pass" if part == "devices" else f"warn: {mistake}")
+    assert ours.notes.texts[part].startswith("pass" if part == "devices" else f"warn: {mistake}")
 
     ours.state, ours.devices, ours.namespaces = fitting
     assert ours.checks.accept()
-    assert (ours.errors, ours.parts[part]) == ([], "pass")
+    assert (ours.errors, ours.notes.texts[part]) == ([], "pass")
 
 
 def test_host_that_was_never_observed_allows_any_configuration(world):
@@ -273,13 +273,13 @@ def test_provider_files_that_contradict_this_host_are_refused_at_start_and_reloa
 def test_contradiction_that_appears_later_is_a_warning(world, resolved):
     ours = Host(world, host())
     assert ours.file_checks.accept()
-    assert ours.parts["provider_files"] == "pass"
+    assert ours.notes.texts["provider_files"] == "pass"
 
     ours.offers = resolved(*TWICE)
     assert ours.file_checks.accept()
 
     assert ours.errors == []
-    assert ours.parts["provider_files"].startswith("warn: ")
+    assert ours.notes.texts["provider_files"].startswith("warn: ")
 
 
 def test_entry_without_a_provider_is_logged_once_until_the_provider_is_there(world, resolved):
@@ -288,10 +288,10 @@ def test_entry_without_a_provider_is_logged_once_until_the_provider_is_there(wor
     for identification in ({"name": "no\nhost"}, {"name": "no\nhost"}, TWICE[0], {"name": "other"}):
         ours.offers = resolved(identification)
         assert ours.file_checks.accept()
-        lines.append(len([text for _, text in world.notes.sentences if "has no provider" in text]))
+        lines.append(len([text for _, text in world.notes.logged if "has no provider" in text]))
 
     assert lines == [1, 1, 1, 2]
-    (first, *_) = (text for _, text in world.notes.sentences if "has no provider" in text)
+    (first, *_) = (text for _, text in world.notes.logged if "has no provider" in text)
     assert first.endswith(
         "a.yaml: $.providers[0]: this host has no provider no\\nhost: ignored until it has"
     )

@@ -264,7 +264,7 @@ def test_after_a_lost_message_the_next_are_complete(reporting):
     assert report_in([last]).description is not None
     assert arguments["revision"] == report_in([last]).instances_revision > 2
     assert ("warning", "schedulers did not get a report: no broker") in (
-        reporting.world.notes.sentences
+        reporting.world.notes.logged
     )
 
 
@@ -350,13 +350,13 @@ def test_the_service_is_reported_and_its_changes_are_numbered(reporting):
 
 def test_an_agent_says_that_schedulers_set_its_host_aside(reporting):
     notes = reporting.world.notes
-    assert notes.parts[PART] == "pass"
+    assert notes.texts[PART] == "pass"
     hypervisor = reporting.world.hypervisor
     cells = tuple(Cell(id=at, cpus=frozenset(), memory_mb=1) for at in range(MAX_CELLS + 1))
     hypervisor.topology = replace(hypervisor.topology, cells=cells)
     reporting.world.auditor.run("cells")
     (_, document) = reporting.turn()[-1]
     why = "has 257 NUMA cells, and a host has at most 256"
-    assert notes.parts[PART] == f"warn: schedulers set this host aside, because it {why}"
+    assert notes.texts[PART] == f"warn: schedulers set this host aside, because it {why}"
     with pytest.raises(InvalidRequest, match=why):
         report_from(document["report"])

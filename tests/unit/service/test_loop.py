@@ -54,14 +54,14 @@ def test_turn_that_raises_is_reported_and_repeated(world, loop, turns):
     turns.may_end.release()
     assert turns.began.acquire(timeout=PATIENCE)
     assert turns.began.acquire(timeout=PATIENCE)
-    assert world.notes.parts["work-thread"] == "fail: ValueError('odd')"
-    assert any(level == "error" and "odd" in line for level, line in world.notes.sentences)
+    assert world.notes.texts["work-thread"] == "fail: ValueError('odd')"
+    assert any(level == "error" and "odd" in line for level, line in world.notes.logged)
 
     turns.error = None
     turns.rest = every(0.0)
     turns.may_end.release()
     assert turns.began.acquire(timeout=PATIENCE)
-    assert world.notes.parts["work-thread"] == "pass"
+    assert world.notes.texts["work-thread"] == "pass"
 
 
 UNTIL_WOKEN = Rest()
@@ -111,7 +111,7 @@ def test_turns_of_one_thread_run_in_the_order_of_their_urgency(world):
     ours.add("long", long)
     last = ours.add("least", ours.ended.set)
     assert ours.run() == ["urgent", "failing", "long", "urgent", "end", "least"]
-    assert world.notes.parts["failing-thread"] == "fail: ValueError('odd')"
+    assert world.notes.texts["failing-thread"] == "fail: ValueError('odd')"
 
 
 def test_urgent_work_without_end_does_not_keep_the_other_turns(world):

@@ -14,7 +14,8 @@ from rtagent.service.main_thread import (
 )
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
-from tests.unit.service.conftest import Notes, assert_pauses
+from tests.support.trackers import Reports
+from tests.unit.service.conftest import assert_pauses
 
 
 class PassingEvents(EventQueue):
@@ -38,7 +39,7 @@ def events():
 
 @pytest.fixture
 def notes():
-    return Notes()
+    return Reports()
 
 
 @pytest.fixture
@@ -66,8 +67,8 @@ def test_attempt_is_repeated_and_does_not_keep_a_slow_database_busy(notes, error
 
     assert Startup(events, Notifier(), clock, notes).wait_for("it", attempt) == "here"
     assert_pauses(events.waits, *longest)
-    assert [level for level, _ in notes.sentences] == ["warning"] * 5
-    assert notes.sentences[0][1].startswith("waiting for it: ")
+    assert [level for level, _ in notes.logged] == ["warning"] * 5
+    assert notes.logged[0][1].startswith("waiting for it: ")
 
 
 FENCED = WriterFenced(node_uuid=uid(), ours=1, theirs=2)
@@ -110,8 +111,8 @@ def test_state_is_logged_while_a_start_waits(startup, events, notes):
 
     startup.wait_for("the hypervisor", lambda: "here")
 
-    assert ("info", "state: waiting for the hypervisor") in notes.sentences
-    assert any("state: thread MainThread is in " in line for _, line in notes.sentences)
+    assert ("info", "state: waiting for the hypervisor") in notes.logged
+    assert any("state: thread MainThread is in " in line for _, line in notes.logged)
 
 
 def test_the_most_urgent_event_comes_first_and_equal_ones_once(events):

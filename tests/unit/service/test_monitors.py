@@ -80,7 +80,7 @@ def test_missing_metrics_are_warned_of_once(measuring):
         _, metrics = measuring.turn()
     assert "cpu.frequency" not in metrics
     line = f"monitor {CPU} gives no cpu.frequency on this host"
-    assert measuring.world.notes.sentences.count(("warning", line)) == 1
+    assert measuring.world.notes.logged.count(("warning", line)) == 1
 
 
 def test_lost_hypervisor_gives_no_metrics_and_no_warning(measuring):
@@ -88,7 +88,7 @@ def test_lost_hypervisor_gives_no_metrics_and_no_warning(measuring):
     measuring.world.hypervisor.lost = True
     _, metrics = measuring.turn()
     assert metrics == {}
-    assert measuring.world.notes.sentences == []
+    assert measuring.world.notes.logged == []
     measuring.world.hypervisor.lost = False
     assert measuring.turn()[1]["cpu.frequency"] == 2000
 
@@ -115,6 +115,6 @@ def test_monitor_that_fails_does_not_stop_the_others(measuring):
     measuring.world.hypervisor.cpus = None
     rest, metrics = measuring.turn()
     assert (rest.at_most, metrics) == (10, {})
-    warned = [line for level, line in measuring.world.notes.sentences if level == "warning"]
+    warned = [line for level, line in measuring.world.notes.logged if level == "warning"]
     assert any(f"monitor {CPU} fails: AttributeError" in line for line in warned)
     assert any("monitor numa.membw gives no" in line for line in warned)

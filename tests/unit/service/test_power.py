@@ -130,12 +130,12 @@ def test_claim_whose_cpu_cannot_be_switched_on_is_not_settled(node):
 def test_stuck_cpu_is_reported_until_it_can_be_switched(node):
     node.switches.stuck = {4}
     node.power.turn()
-    assert node.notes.parts["power"].startswith("warn: CPU 4")
+    assert node.notes.texts["power"].startswith("warn: CPU 4")
     assert node.down == MANAGED - {4}
 
     node.switches.stuck = set()
     node.power.turn()
-    assert node.notes.parts["power"] == "pass"
+    assert node.notes.texts["power"] == "pass"
 
 
 def test_stuck_cpu_that_left_the_set_is_tried_until_it_is_on(node):
@@ -144,7 +144,7 @@ def test_stuck_cpu_that_left_the_set_is_tried_until_it_is_on(node):
     node.switches.stuck = {4}
     node.power.turn()
     assert node.power.managed == MANAGED
-    assert node.notes.parts["power"].startswith("warn: CPU 4")
+    assert node.notes.texts["power"].startswith("warn: CPU 4")
 
     node.switches.stuck = set()
     node.power.turn()

@@ -77,17 +77,17 @@ def probe(world, server, duplicates, health):
 def test_unanswered_call_is_a_failure_until_one_is_answered(world, server, probe):
     server.works = False
     assert probe.turn() == every(10.0)
-    assert world.notes.parts["rpc"] == "fail: calls do not reach the server: no answer"
+    assert world.notes.texts["rpc"] == "fail: calls do not reach the server: no answer"
 
     server.works = True
     probe.turn()
-    assert world.notes.parts["rpc"] == "pass"
+    assert world.notes.texts["rpc"] == "pass"
 
 
 def test_server_that_has_not_started_is_not_called(world, server, probe):
     server.serves = False
     assert probe.turn() == every(10.0)
-    assert (server.calls, world.notes.parts) == (0, {})
+    assert (server.calls, world.notes.texts) == (0, {})
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_an_answer_of_another_agent_is_a_failure_until_it_is_gone(
     world.admission.open()
     server.answering = [ME, other]
     assert probe.turn() == every(DUPLICATE_INTERVAL)
-    assert named in world.notes.parts["rpc"]
-    assert world.notes.parts["rpc"].startswith(
+    assert named in world.notes.texts["rpc"]
+    assert world.notes.texts["rpc"].startswith(
         f"fail: two agents serve the host compute-1: this one is node {ME.node_uuid} (this);"
     )
     assert world.admission.why_closed is duplicates.error is not None
@@ -112,7 +112,7 @@ def test_an_answer_of_another_agent_is_a_failure_until_it_is_gone(
     server.answering = [ME]
     world.clock.advance(MEMORY)
     assert probe.turn() == every(10.0)
-    assert world.notes.parts["rpc"] == "pass"
+    assert world.notes.texts["rpc"] == "pass"
     assert world.admission.why_closed is None
 
 
@@ -140,7 +140,7 @@ def test_calls_that_were_not_answered_are_repeated_in_the_next_turn(world, serve
         assert server.calls == turns
     server.works = True
     probe.turn()
-    assert (server.calls, world.notes.parts["rpc"]) == (3, "pass")
+    assert (server.calls, world.notes.texts["rpc"]) == (3, "pass")
 
 
 #: A call for a claim that is not here.
@@ -188,7 +188,7 @@ class Site:
 
     @property
     def rpc(self) -> str:
-        return self.world.notes.parts.get("rpc", "")
+        return self.world.notes.texts.get("rpc", "")
 
     def releases(self) -> bool:
         """Whether a release of an unknown claim would be done."""

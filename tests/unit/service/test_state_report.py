@@ -74,16 +74,16 @@ def test_signal_writes_a_file_into_the_directory(make, tmp_path, world, handler)
     signal.raise_signal(signal.SIGUSR2)
     name = f"rtagentd_gurumeditation_{world.clock.now():%Y%m%d%H%M%S}"
     wait_until((tmp_path / name).exists)
-    wait_until(lambda: world.notes.sentences)
+    wait_until(lambda: world.notes.logged)
     assert "Configuration" in (tmp_path / name).read_text()
-    assert world.notes.sentences == [("info", f"the state report is in {tmp_path / name}")]
+    assert world.notes.logged == [("info", f"the state report is in {tmp_path / name}")]
 
 
 def test_directory_that_is_gone_is_logged(make, tmp_path, world, handler):
     make(log_dir=tmp_path / "gone").start()
     signal.raise_signal(signal.SIGUSR2)
-    wait_until(lambda: world.notes.sentences)
-    ((level, line),) = world.notes.sentences
+    wait_until(lambda: world.notes.logged)
+    ((level, line),) = world.notes.logged
     assert level == "error"
     assert "the state report cannot be written" in line
 
@@ -94,6 +94,6 @@ def test_file_that_changes_requests_a_report_instead_of_the_signal(make, tmp_pat
     make(log_dir=tmp_path, file_event_handler=watched, file_event_handler_interval=0).start()
     signal.raise_signal(signal.SIGUSR2)
     watched.touch()  # it appears
-    wait_until(lambda: len(world.notes.sentences) == 1)
+    wait_until(lambda: len(world.notes.logged) == 1)
     os.utime(watched, (1, 1))
-    wait_until(lambda: len(world.notes.sentences) == 2)
+    wait_until(lambda: len(world.notes.logged) == 2)

@@ -26,11 +26,11 @@ def test_watchdog_is_fed_during_progress_and_rests_and_names_a_loop_that_hangs(w
     assert turns.began.acquire(timeout=PATIENCE)
 
     watchdog.check()
-    assert (notifier.fed, world.notes.parts["watchdog"]) == (1, "pass")
+    assert (notifier.fed, world.notes.texts["watchdog"]) == (1, "pass")
 
     world.clock.advance(31.0)
     watchdog.check()
-    assert (notifier.fed, world.notes.parts["watchdog"]) == (
+    assert (notifier.fed, world.notes.texts["watchdog"]) == (
         1,
         "fail: no progress: work for 31 s",
     )
@@ -40,7 +40,7 @@ def test_watchdog_is_fed_during_progress_and_rests_and_names_a_loop_that_hangs(w
 
     world.clock.advance(999.0)  # a rest
     watchdog.check()
-    assert (notifier.fed, world.notes.parts["watchdog"]) == (2, "pass")
+    assert (notifier.fed, world.notes.texts["watchdog"]) == (2, "pass")
 
 
 def test_watchdog_is_fed_although_a_turn_hangs_that_nothing_depends_on(world):
@@ -50,7 +50,7 @@ def test_watchdog_is_fed_although_a_turn_hangs_that_nothing_depends_on(world):
     watchdog = Watchdog(liveness, notifier, world.notes)
     world.clock.advance(31.0)
     watchdog.check()
-    assert (notifier.fed, world.notes.parts["watchdog"]) == (1, "warn: no progress: turns for 31 s")
+    assert (notifier.fed, world.notes.texts["watchdog"]) == (1, "warn: no progress: turns for 31 s")
 
 
 def test_a_main_thread_without_progress_hangs():
