@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 
 from rtagent.claims import abort_instance_claim, instance_claim, release_claim
 from rtagent.conf.settings import SettingsHolder
-from rtagent.db import migrate
 from rtagent.db.engine import open_engine
+from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import ClaimExpired
@@ -34,7 +34,7 @@ DAYS = timedelta(days=2)
 @pytest.fixture
 def engine(database_url: str) -> Engine:
     engine = open_engine(database_url, 30)
-    migrate.sync(engine)
+    metadata.create_all(engine)
     return engine
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtagent.db.engine import open_engine
 from rtagent.db.event_rows import KEPT, STEP, SqlEventLog
-from rtagent.db.migrate import sync
+from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.model.change import ANNOUNCEMENT
@@ -62,7 +62,7 @@ class Site:
 
     def __init__(self, url: str, kept: int = KEPT) -> None:
         self.engine = open_engine(url, 5.0)
-        sync(self.engine)
+        metadata.create_all(self.engine)
         self.log, self.kept = SqlEventLog(self.engine), kept
         self.broker, self.clock = Broker(), ManualClock()
         self.start()
@@ -162,7 +162,7 @@ def test_oldest_events_are_dropped_and_counted(new_site):
     site.notifications.turn()
     first = site.last
     site.broker.capacity = 0
-    site.change(STEP)
+    site.change((60 + STEP) // 2 + 2)  # more events than are kept
     rows = site.log.read(NODE.uuid, 0, 10_000)
     assert 60 <= sum(len(row.documents) for row in rows) <= 60 + STEP
     assert site.notifications.congested
