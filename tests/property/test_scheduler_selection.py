@@ -18,15 +18,13 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NumaPolicy, PciPolicy, Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.server import RequestSpec
-from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import claim_template
 from rtagent.scheduler.errors import NoValidHost
-from rtagent.scheduler.host_manager import HostManager
 from tests.support.host_states import host_state
-from tests.support.hosts import NODE, NOON, ManualClock, call, uid
+from tests.support.hosts import NODE, NOON, call, uid
 from tests.support.numa_hosts import HUGE, LARGE, cell, topology
 from tests.support.pci_hosts import ALIASES, two_gpus_and_a_nic
-from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.reporting_agents import ReportingAgent, reported
 from tests.support.scheduling import scheduler
 
 #: 10,000 in a long run.
@@ -127,14 +125,6 @@ def fleets(draw):
     return [ReportingAgent(f"cn{n}", draw(nodes())) for n in range(draw(st.integers(1, 3)))]
 
 
-def reported(agents):
-    """Return the hosts as their agents report them."""
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
-    for agent in agents:
-        deliver(manager, *agent.answer())
-    return manager
-
-
 def usages(manager):
     return [host.replica.usage for host in manager.get_all_host_states()]
 
@@ -142,7 +132,7 @@ def usages(manager):
 @settings(max_examples=EXAMPLES)
 @given(fleets(), flavors(), st.sampled_from([(), FILTERS]), st.integers(1, 4))
 def test_agents_grant_what_is_selected_and_refuse_if_nothing_is(fleet, flavor, filters, number):
-    manager, agents = reported(fleet), {agent.name: agent.state for agent in fleet}
+    manager, agents = reported(*fleet), {agent.name: agent.state for agent in fleet}
     before, owners = usages(manager), [uid() for _ in range(number)]
     try:
         found = scheduler(manager, filters=filters).select_destinations(
@@ -208,7 +198,7 @@ def test_a_destination_of_a_move_grants_it_also_on_the_guests_own_host(
             return error
         return made
 
-    manager = reported(fleet)
+    manager = reported(*fleet)
     others = fleet if purpose == "resize" else fleet[1:]
     spec = RequestSpec(flavor=new, purpose=purpose)
     try:

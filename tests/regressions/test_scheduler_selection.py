@@ -13,16 +13,8 @@ from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.host_state import HostState
 from tests.support.hosts import PINNED, PINNING, ManualClock, host, request, uid
 from tests.support.numa_hosts import HUGE, LARGE, cell, topology
-from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.reporting_agents import ReportingAgent, deliver, reported
 from tests.support.scheduling import scheduler, spec
-
-
-def reported(*agents: ReportingAgent) -> HostManager:
-    """Return the hosts as their agents report them."""
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
-    for agent in agents:
-        deliver(manager, *agent.answer())
-    return manager
 
 
 def usages(manager: HostManager) -> list[object]:

@@ -16,7 +16,7 @@ from rtagent.api.client import ReadClient
 from rtagent.testing.failpoints import VARIABLE
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.servers.notify import NotifySocket
-from tests.servers.process import Process
+from tests.servers.process import Process, Runner
 
 Config = Mapping[str, Mapping[str, object]]
 
@@ -49,7 +49,7 @@ def wait_until(holds: Callable[[], bool], timeout: float = PATIENCE, pause: floa
         pause = min(1.2 * pause, longest)
 
 
-class DaemonProcess:
+class DaemonProcess(Runner):
     """A daemon whose configuration, state and log are in `directory`.
 
     It can be started again after it has ended, however it ended: the directory is kept.
@@ -79,7 +79,6 @@ class DaemonProcess:
         self.address = UnixAddress(str(directory / socket_name))
         self.notify = NotifySocket()
         self._environment = {**(environment or {}), "NOTIFY_SOCKET": self.notify.address}
-        self._process: Process | None = None
         self._config: dict[str, dict[str, object]] = {}
         self.configure(defaults)
         self.configure(config or {})
@@ -166,15 +165,6 @@ class DaemonProcess:
         return sum(part in line for line in lines)
 
     @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def exit_code(self) -> int | None:
         """The exit code; minus the signal that ended it; None while it runs."""
         return self._process.exit_code if self._process is not None else None
@@ -203,21 +193,6 @@ class DaemonProcess:
         """Send this signal."""
         assert self._process is not None
         self._process.send(number)
-
-    def kill(self) -> None:
-        """Send SIGKILL: the process ends as in a power failure."""
-        assert self._process is not None
-        self._process.kill()
-
-    def freeze(self) -> None:
-        """Send SIGSTOP: it hangs, and its connections stay open."""
-        assert self._process is not None
-        self._process.freeze()
-
-    def thaw(self) -> None:
-        """End a `freeze()`."""
-        assert self._process is not None
-        self._process.thaw()
 
     def close(self) -> None:
         """Kill it if it runs; its directory is kept. `terminate` shows how it stops."""

@@ -155,3 +155,34 @@ def _signal(family: Sequence[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
         except psutil.NoSuchProcess:
             continue
+
+
+class Runner:
+    """Runs one process at a time, which a test may kill or suspend."""
+
+    _process: Process | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    @property
+    def pid(self) -> int:
+        """The process id of the program itself."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Send SIGKILL to the process and its children, as in a power failure."""
+        assert self._process is not None
+        self._process.kill()
+
+    def freeze(self) -> None:
+        """Send SIGSTOP to them: connections stay open, nothing answers."""
+        assert self._process is not None
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """End a `freeze()`."""
+        assert self._process is not None
+        self._process.thaw()

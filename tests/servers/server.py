@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from tests.servers.process import Process
+from tests.servers.process import Process, Runner
 
 #: The most workers of a test run, see tools/test.
 WORKERS = 8
@@ -26,7 +26,7 @@ class ServerFailed(Exception):
     """A server did not start; the message ends with the last lines of its log."""
 
 
-class Server(ABC):
+class Server(Runner, ABC):
     """A server that listens on a port of this machine from `start()` to `close()`."""
 
     name: ClassVar[str]
@@ -40,7 +40,6 @@ class Server(ABC):
         self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
         self.directory.chmod(0o755)  # some servers run as a user of their own
         self.log = self.directory / "log"
-        self._process: Process | None = None
         self._prepared = False
 
     @abstractmethod
@@ -58,16 +57,6 @@ class Server(ABC):
     @abstractmethod
     def answers(self) -> bool:
         """Return whether a client gets an answer."""
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
-
-    @property
-    def pid(self) -> int:
-        """The process id of the server itself."""
-        assert self._process is not None
-        return self._process.pid
 
     def start(self) -> Self:
         """Start the server, unless it runs, and return when it answers."""
@@ -94,21 +83,6 @@ class Server(ABC):
         """Shut the server down cleanly, as a package upgrade does."""
         if self._process is not None:
             self._process.stop(self.stop_timeout)
-
-    def kill(self) -> None:
-        """Send SIGKILL to the server and its children."""
-        assert self._process is not None
-        self._process.kill()
-
-    def freeze(self) -> None:
-        """Send SIGSTOP to the server and its children: connections stay open, nothing answers."""
-        assert self._process is not None
-        self._process.freeze()
-
-    def thaw(self) -> None:
-        """End a `freeze()`."""
-        assert self._process is not None
-        self._process.thaw()
 
     def close(self) -> None:
         """Stop the server and remove its data."""
