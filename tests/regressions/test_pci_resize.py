@@ -12,19 +12,14 @@ import pytest
 
 from rtagent import claims
 from rtagent.model.decision import Refused
-from rtagent.model.request import BuildRequest, Flavor, PciRequest
+from rtagent.model.request import BuildRequest, PciRequest
 from tests.support.hosts import call, uid
 from tests.support.move_host import GUEST, Host, facts, guest
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, port, record, two_gpus_and_a_nic, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, flavor, gpu, port, record, two_gpus_and_a_nic, vf
 
 PORT = port("port-1", vendor_id="8086", product_id="154c")
 #: The conductor's request for the old flavor. A resize may repeat it, or replace it by another.
 OLD = PciRequest(count=1, alias_name="gpu", request_id="old")
-
-
-def flavor(aliases: str = "", **extra_specs: str) -> Flavor:
-    specs = {"pci_passthrough:alias": aliases} if aliases else {}
-    return Flavor(vcpus=1, memory_mb=64, extra_specs={**specs, **extra_specs})
 
 
 SMALL, LARGE = flavor("gpu:1"), flavor("gpu:2")

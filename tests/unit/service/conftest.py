@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from oslo_config import cfg
 
 from rtagent.bus import Bus
-from rtagent.conf import load
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import DuplicateHost, RtAgentError
@@ -32,6 +30,7 @@ from rtagent.service.loop import Rest
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
+from tests.support.configurations import settings
 from tests.support.hosts import NODE, ManualClock
 from tests.support.trackers import Reports, become_writer
 
@@ -41,10 +40,8 @@ OPTIONS = {"reserved_host_memory_mb": 0, "initial_cpu_allocation_ratio": 1.0}
 
 def make_settings(directory: Path, **options: object) -> Settings:
     """Read settings from a file with these options in [DEFAULT]."""
-    file = directory / "rtagent.conf"
     lines = "".join(f"{name} = {value}\n" for name, value in {**OPTIONS, **options}.items())
-    file.write_text(f"[DEFAULT]\n{lines}")
-    return load.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
+    return settings(directory, f"[DEFAULT]\n{lines}")
 
 
 #: The events of a node that tests look at.
