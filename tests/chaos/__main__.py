@@ -4,8 +4,6 @@ Exit code 0: no violation; 1: violations, which are printed; 2: the run was inte
 for example because a fault could not be injected or ended.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import sys

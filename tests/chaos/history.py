@@ -18,8 +18,6 @@ The order of the lines is the order of `t`. Only the standard library is used he
 checker reads histories with this module.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

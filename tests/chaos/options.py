@@ -1,7 +1,5 @@
 """Options: the command line of a run, and what its values may be."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

@@ -1,7 +1,5 @@
 """Run: a world, callers and faults for some minutes, with quiet periods, and its judgement."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time
@@ -154,10 +152,7 @@ def make_trial(plan: Plan, directory: Path, say: Callable[[str], None] = print) 
 
 
 def _run(plan: Plan, directory: Path, say: Callable[[str], None]) -> tuple[Quiet, Nemesis | None]:
-    with (
-        _world(plan, directory) as world,
-        History(directory / "history.jsonl") as history,
-    ):
+    with _world(plan, directory) as world, History(directory / "history.jsonl") as history:
         history.begin(world.patience)
         say(f"seed {plan.seed}: {plan.hosts} hosts, {_described(world)}, in {directory}")
         callers: Callers | ConductorCallers

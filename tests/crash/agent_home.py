@@ -1,7 +1,5 @@
 """Deployment of an agent without a message bus, in a child process."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Hosts of agents without a message bus."""
 
-from __future__ import annotations
-
 from rtagent.model.base import Value
 from rtagent.model.device import Device
 from rtagent.model.node import Node

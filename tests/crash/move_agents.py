@@ -1,7 +1,5 @@
 """The agents at the two sides of a move, which may be the same agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

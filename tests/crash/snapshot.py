@@ -1,7 +1,5 @@
 """Snapshot of a database: the rows of one guest on one node, and the node's resources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A consumer of notifications gets every committed change, in order, whatever is killed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

@@ -4,8 +4,6 @@ commit.
 A device for one-time use is not assigned again before it was cleared. Runs on every database.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Mapping
 

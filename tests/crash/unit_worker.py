@@ -4,8 +4,6 @@ Everything but the hypervisor is real. It reports each call before making it, an
 what its callers know then.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping

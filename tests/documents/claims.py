@@ -10,10 +10,7 @@ from tests.support.numa_hosts import LARGE, cell, host, topology
 
 _PAGES = {LARGE: 2048}
 _WHERE = host(
-    topology(
-        cell(40, cores=8, first=600, huge=_PAGES),
-        cell(41, cores=8, first=616, huge=_PAGES),
-    ),
+    topology(cell(40, cores=8, first=600, huge=_PAGES), cell(41, cores=8, first=616, huge=_PAGES)),
     dedicated="604-615,620-631",
     shared="600-603,616-619",
 )

@@ -9,7 +9,7 @@ READ: Mapping[str, str] = {}
 APPLIED: Mapping[str, str] = {
     "qemuxml2argvdata/hostdev-mdev-src-address-invalid.xml": (
         "refused, by libvirt too: a mediated device without a uuid"
-    ),
+    )
 }
 #: The same, if the claim has no cells.
 WITHOUT_CELLS: Mapping[str, str] = {

@@ -101,11 +101,11 @@ def problems(connection, document, claim, own):
     memory_mb = claim.flavor.memory_mb + devices_mb(domain)
     yield difference(domain, claim)
     # An error that the document had before is not the claim's.
-    if (error := schema_error(applied)) and not schema_error(document):
-        yield error
-    error = refusal(connection, domain, memory_mb)
-    if error and not refusal(connection, ElementTree.fromstring(document), memory_mb):
-        yield error
+    if (invalid := schema_error(applied)) and not schema_error(document):
+        yield invalid
+    refused = refusal(connection, domain, memory_mb)
+    if refused and not refusal(connection, ElementTree.fromstring(document), memory_mb):
+        yield refused
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

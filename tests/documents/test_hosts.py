@@ -9,12 +9,7 @@ from rtagent.model.device import Device
 from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.launch_security import encryption_capacities
-from rtagent.virt.libvirt.node_device_xml import (
-    BridgeNode,
-    NetNode,
-    VdpaNode,
-    parse_node_device,
-)
+from rtagent.virt.libvirt.node_device_xml import BridgeNode, NetNode, VdpaNode, parse_node_device
 from tests.documents.differences import READ
 from tests.documents.oracle import host, node_device
 from tests.documents.oracle.values import Impossible

@@ -5,8 +5,6 @@ and after every step: no domain of a claim runs without that claim, and no claim
 audit finds exactly what is there.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -22,16 +20,7 @@ from rtagent.reconcile.drift import orphans, suspects
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import (
-    DEDICATED,
-    PINNING,
-    TOPOLOGY,
-    ManualClock,
-    call,
-    host,
-    request,
-    uid,
-)
+from tests.support.hosts import DEDICATED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.trackers import enroll
 
 LEASE = 300

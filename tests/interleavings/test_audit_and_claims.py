@@ -1,7 +1,5 @@
 """Every order of the steps of one audit and two life cycles that begin with a claim."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -6,8 +6,6 @@ known to be used or absent, and no claimed device is forgotten. Two last audits 
 there.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 The move ends as it does without an audit, and every state on the way keeps its invariants.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

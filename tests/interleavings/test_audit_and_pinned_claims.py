@@ -1,7 +1,5 @@
 """Every order of the steps of one audit and two life cycles with pinned CPUs."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Every order of the steps of one audit and two life cycles, one of which begins with a domain."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -4,8 +4,6 @@ While the last audit has seen a running domain of which it is unknown what devic
 owner gets a device, whatever happens to the domain's owner before, during and after the audit.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Orders in which the steps of a life cycle are mixed, and orders of more audits and instances."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from functools import partial

@@ -5,8 +5,6 @@ without a drain, unless its claim at the destination comes after the drain of th
 step of an audit is lost.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial

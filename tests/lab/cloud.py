@@ -1,7 +1,5 @@
 """Lab hosts under a scheduler and a conductor, which run on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

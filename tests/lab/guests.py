@@ -1,7 +1,5 @@
 """Guests on a lab host: domains that are defined from their claims."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Whether claims, Nova's rows, libvirt's domains and Linux agree on lab hosts: CPUs and devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from tests.lab.nova_cloud import NovaCloud, at_once

@@ -1,7 +1,5 @@
 """Lab hosts that Nova serves, under its conductor and scheduler, which run on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A lab host with rtagent-nova-compute: Nova's libvirt driver, and an SR-IOV device."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

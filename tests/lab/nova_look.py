@@ -1,7 +1,5 @@
 """What there is on a lab host that nova-compute serves, at one moment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

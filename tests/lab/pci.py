@@ -1,7 +1,5 @@
 """PCI devices of a lab host, as Linux and as the agent report them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rack of lab hosts: each test gets a host of the profile that it needs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

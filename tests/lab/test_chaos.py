@@ -1,7 +1,5 @@
 """A run of random callers on a lab host, which also loses power, violates no promise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.chaos.checker.run import Run

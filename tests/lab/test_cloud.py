@@ -1,7 +1,5 @@
 """Real guests on two hosts under a scheduler and a conductor."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from functools import partial
 

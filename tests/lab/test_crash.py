@@ -1,7 +1,5 @@
 """Hosts lose power during many claims: each answered claim is there after the next boot."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

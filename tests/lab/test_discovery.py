@@ -1,7 +1,5 @@
 """Discovery: the agent reports the hardware of the profile."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

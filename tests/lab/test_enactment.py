@@ -1,7 +1,5 @@
 """Claims on real Linux: threads are confined to their CPUs, memory is in the assigned pages."""
 
-from __future__ import annotations
-
 from lxml import etree
 
 from lab.machine import NVME

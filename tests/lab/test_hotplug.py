@@ -1,7 +1,5 @@
 """Devices and virtual functions that are added and removed while the agent runs."""
 
-from __future__ import annotations
-
 from lab.machine import NVME, sriov
 from tests.lab.pci import ALIAS, PORT, devices, functions, kernel, offering
 from tests.lab.rack import CONTEXT, Served, wait_until

@@ -5,8 +5,6 @@ each step the claims, Nova's rows, libvirt's domains and the drivers of the devi
 no network between lab hosts, so no server is moved from one that has power.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The Debian package on a whole host: installed, upgraded while it serves, removed and purged."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path

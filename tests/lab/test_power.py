@@ -1,7 +1,5 @@
 """CPU power management with Linux's own online files and governors."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Moves between two hosts with a database each, and a host that fails and returns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -67,8 +67,7 @@ class AuditTest(integrated_helpers.ProviderUsageBaseTestCase):
         driver = tracker.driver = WaitingDriver(compute.driver)
         self.addCleanup(driver.go_on.set)
         audit = threading.Thread(
-            target=tracker.update_available_resource,
-            args=(context.get_admin_context(), "compute1"),
+            target=tracker.update_available_resource, args=(context.get_admin_context(), "compute1")
         )
         audit.start()
         self.assertTrue(driver.asked.wait(PATIENCE))

@@ -29,10 +29,7 @@ class ContextTest(base.TestSEV):
         features = fakelibvirt.virConnect._domain_capability_features_with_SEV
         self.useFixture(fixtures.MockPatchObject(fakelibvirt.virConnect, _FEATURES, features))
         self.start_compute(hostname=HOST, qemu_version=self.qemu_version)
-        self.images = {
-            AMD_SEV: uuidsentinel.sev_image_id,
-            AMD_SEV_ES: uuidsentinel.sev_es_image_id,
-        }
+        self.images = {AMD_SEV: uuidsentinel.sev_image_id, AMD_SEV_ES: uuidsentinel.sev_es_image_id}
 
     def test_claims_have_the_contexts_of_their_models_until_the_servers_are_deleted(self) -> None:
         """Also if they were lost, and are adopted."""

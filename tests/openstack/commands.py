@@ -1,7 +1,5 @@
 """Commands of ``tools/openstack``, because its libraries are in another environment."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """A whole OpenStack, with rtagent in Nova's compute services. It stays up for the next run."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.openstack.commands import tool

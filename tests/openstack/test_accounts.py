@@ -1,7 +1,5 @@
 """A difference that is planted in a store of the cloud is found, and named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What Tempest does to servers only if it reaches them over the network: ports and volumes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """OpenStack's own tests of a cloud pass with rtagent, and leave nothing behind."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.openstack.commands import rtagent, tool

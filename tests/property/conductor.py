@@ -1,8 +1,6 @@
 """A conductor that makes random calls: it builds, moves, confirms, reverts, aborts and deletes
 guests on three hosts, loses answers, and repeats earlier calls."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -197,10 +195,7 @@ class Conductor:
 
     def _begin(self, guest: Guest, kind: Any, dest: int, flavor: Flavor) -> None:
         migration = MigrationFacts(
-            uuid=uid(),
-            migration_type=kind,
-            source_compute=f"h{guest.at}",
-            dest_compute=f"h{dest}",
+            uuid=uid(), migration_type=kind, source_compute=f"h{guest.at}", dest_compute=f"h{dest}"
         )
         record = self.rng.choice([migration, migration, kind])  # of the agent, if it names none
         build = BuildRequest(instance=Instance(uuid=guest.uuid, flavor=flavor))

@@ -1,8 +1,6 @@
 """A model of a host's devices: claims as they were answered, domains and devices as they were
 seen, and the operator's options. It does not use the product's states, folds or plans."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

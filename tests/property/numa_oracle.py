@@ -3,8 +3,6 @@
 Both are written from the rules alone, without knowledge of how the fit finds a placement.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from fractions import Fraction

@@ -2,8 +2,6 @@
 promises; and of up to two moves, none are cheaper, and none help where it says so.
 """
 
-from __future__ import annotations
-
 import itertools
 from random import Random
 

@@ -5,8 +5,6 @@ a provider file offers. Some are in use. A claim is granted exactly if devices a
 the allocations name, and it gets these. So does a second claim of the same guest, for a resize.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,10 +86,7 @@ def build(needs: Mapping[str, int], near: bool, owner: str | None = None):
     pci_requests = tuple(
         # A resize keeps the requests of ports.
         PciRequest(
-            count=count,
-            request_id=name,
-            alias_name=name.removesuffix("2"),
-            source="neutron_port",
+            count=count, request_id=name, alias_name=name.removesuffix("2"), source="neutron_port"
         )
         for name, count in names.items()
         if count

@@ -1,8 +1,6 @@
 """A plain request fits by `Capacity` if, and only if, the agent's own rule finds no shortfall, and
 its reasons are those of that rule."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from hypothesis import given

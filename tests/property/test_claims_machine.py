@@ -3,8 +3,6 @@
 The book knows nothing of the product's fold, plan or life cycle: it adds up what was answered.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -4,8 +4,6 @@ Whatever happens: at the end each server has one guest, one claim and one alloca
 host, and nothing else is on the hosts.
 """
 
-from __future__ import annotations
-
 import random
 
 from msgspec.structs import replace

@@ -2,8 +2,6 @@
 model that is kept from its answers alone. A claimed device has one owner and stays recorded, a
 device that a domain uses is not assigned, and pools count all available devices."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """oslo.messaging processes every message that the rules for messages accept."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

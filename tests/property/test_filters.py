@@ -1,7 +1,5 @@
 """Filters judge each host by itself: by no other host, in no order, whatever its data are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 often as was counted, on the hosts of which it was counted.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -64,10 +62,7 @@ class Agent(ReportingAgent):
         claim = self.claim(claim_template(spec).build_request(owner), operation_id)
         assert claim is not None, (self.name, spec)
         active = InstanceUpdate(uuid=owner, vm_state="active")
-        for rule, argument in (
-            (claims.activate_claim, claim.uuid),
-            (claims.update_usage, active),
-        ):
+        for rule, argument in ((claims.activate_claim, claim.uuid), (claims.update_usage, active)):
             decision = rule(self.state, call(rule.__name__), NOON, argument)
             assert isinstance(decision, Granted)
             self.state = self.state.fold(decision.change)

@@ -5,8 +5,6 @@ selections assume claims that are granted, refused, released or given up. Each c
 4 as its disk, so the view's sum shows exactly which claims it counts, and how often.
 """
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

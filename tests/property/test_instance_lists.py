@@ -1,7 +1,5 @@
 """Messages about instances in any order, doubled and lost: the list becomes the agent's."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The NUMA fit against all possible placements: it finds a valid one exactly if one exists."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from hypothesis import given, settings

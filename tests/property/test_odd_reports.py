@@ -1,7 +1,5 @@
 """Reports that decode and make no sense: readers of the view work, and other hosts are unharmed."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from hypothesis import given

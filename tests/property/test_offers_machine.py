@@ -4,8 +4,6 @@ After every step Placement has what the files add now, and nothing that they add
 from classes with allocations, of which nothing is left.
 """
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """The device fit compared with an exhaustive search: it grants exactly what can be granted."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -2,8 +2,6 @@
 decides as on the node's own state.
 """
 
-from __future__ import annotations
-
 import json
 import random
 

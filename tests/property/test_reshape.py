@@ -1,7 +1,5 @@
 """Reshapes of any tree: nothing is lost, nothing is exceeded, and a second plan is empty."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

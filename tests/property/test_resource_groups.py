@@ -1,7 +1,5 @@
 """Providers are found for the groups of a request if, and only if, some choice gives them all."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -2,8 +2,6 @@
 reasons that were counted. What is stranded, no order of further claims uses.
 """
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import given

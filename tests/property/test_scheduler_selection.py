@@ -1,7 +1,5 @@
 """A selected host's agent always grants, and if no host is selected, no agent would."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from hypothesis import assume, given, settings

@@ -1,7 +1,5 @@
 """The digest of arguments, and what a signature covers, for arguments of any form."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

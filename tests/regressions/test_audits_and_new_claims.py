@@ -6,8 +6,6 @@ part. What the hypervisor had shown before the lock was taken was applied after,
 had been granted in between.
 """
 
-from __future__ import annotations
-
 from tests.support.pci_hosts import GPU_0
 from tests.support.three_hosts import ONE_GPU, PINNED_2, PLAIN, Guests
 

@@ -8,8 +8,6 @@ Here a claim is a record of its own, a call is one transaction, and an audit lea
 touched since it began.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

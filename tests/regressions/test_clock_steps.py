@@ -4,8 +4,6 @@ An agent was restarted two days ahead, and purged the operations of the minute b
 call was refused with `ClaimConflict`, and the ids of aborted claims were granted again.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

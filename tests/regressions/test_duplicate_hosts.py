@@ -4,8 +4,6 @@ Their calls went to either of them in turn. A release that reached the wrong one
 done, because an unknown claim counts as ended; both agents were healthy.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any

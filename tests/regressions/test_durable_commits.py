@@ -4,8 +4,6 @@ An administrator had set synchronous_commit = off for the database, and 23 of 24
 were lost with the server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ Nova calculated it from flavors that the instance kept as "old" and "new". Here 
 what it holds.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import ClaimNotFound, RequestError

@@ -7,8 +7,6 @@ Here a decision has no effect by itself. One transaction writes the claim comple
 and from then on it counts. Nothing else can fail before the answer.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.claims import abort_instance_claim, instance_claim
@@ -31,25 +29,14 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.schedule import GATHER
 from rtagent.state.compute_node import compute_node
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.agents import (
-    GUEST,
-    LEASE,
-    OTHER,
-    Agent,
-    agents,
-    facts,
-    pinned,
-    with_devices,
-)
+from tests.support.agents import GUEST, LEASE, OTHER, Agent, agents, facts, pinned, with_devices
 from tests.support.hosts import TOPOLOGY
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 
 WANTED = pinned(2, "gpu:1", root_gb=1)
 #: Only its memory does not fit.
 TOO_LARGE = Flavor(
-    vcpus=1,
-    memory_mb=TOPOLOGY.memory_mb + 1,
-    extra_specs={"pci_passthrough:alias": "gpu:1"},
+    vcpus=1, memory_mb=TOPOLOGY.memory_mb + 1, extra_specs={"pci_passthrough:alias": "gpu:1"}
 )
 
 

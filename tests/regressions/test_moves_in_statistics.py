@@ -4,8 +4,6 @@ A guest that was to arrive was counted from its claim on, and at its source unti
 confirmed.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.state.compute_node import compute_node

@@ -9,8 +9,6 @@ Here a claim keeps its devices until it ends, over restarts and whatever the opt
 they are unavailable to others. Once free, they are removed or available again.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.audit import Auditor

@@ -8,8 +8,6 @@ Here a claim has everything that it requests, or it is refused and has nothing. 
 the devices that can be claimed.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from rtagent import claims
@@ -17,14 +15,7 @@ from rtagent.model.decision import Refused
 from rtagent.model.device import SRIOV_PF
 from rtagent.pci.specs import parse_aliases
 from rtagent.state.compute_node import pci_device_pools
-from tests.support.device_states import (
-    audited,
-    built,
-    device_host,
-    policy,
-    released,
-    seen,
-)
+from tests.support.device_states import audited, built, device_host, policy, released, seen
 from tests.support.hosts import NOON, call, request
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, nic, record
 

@@ -8,8 +8,6 @@ Here a process derives all device states from the claims that it loads, whatever
 was doing when it ended. So pools count devices that can be claimed.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.claims import instance_claim, release_claim

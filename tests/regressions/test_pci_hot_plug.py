@@ -7,8 +7,6 @@ Here the names are listed in one call. New devices are read, unplugged ones are 
 that an event names are read again.
 """
 
-from __future__ import annotations
-
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.workers import CallWorkers

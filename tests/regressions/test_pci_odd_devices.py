@@ -8,8 +8,6 @@ Here an unplugged device is absent, and so is one in such a domain, which no req
 others are observed as usual.
 """
 
-from __future__ import annotations
-
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices

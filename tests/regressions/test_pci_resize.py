@@ -6,8 +6,6 @@ devices were free only at the next audit; which device replaced which was unknow
 live migration considered no NUMA cell.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent import claims

@@ -4,8 +4,6 @@ In Nova several hosts of one process shared one tracker of devices: a device tha
 one host was missing on the other, where a device has the same address.
 """
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

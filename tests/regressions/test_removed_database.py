@@ -4,8 +4,6 @@ The files were unlinked under a running agent. Three more claims were answered, 
 there after the restart.
 """
 
-from __future__ import annotations
-
 from tests.servers.daemon import Daemon, wait_until
 
 FILES = ("rtagent.sqlite", "rtagent.sqlite-wal", "rtagent.sqlite-shm")

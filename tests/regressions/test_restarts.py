@@ -4,8 +4,6 @@ Everything that a decision depends on is written in the transaction that changes
 in memory what the next process will read.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 
@@ -27,16 +25,7 @@ from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.drift import absent, suspects
 from rtagent.state.compute_node import compute_node
 from rtagent.testing.memory_store import MemoryServiceRegistry
-from tests.support.agents import (
-    GUEST,
-    LARGE,
-    OTHER,
-    POLICY,
-    SMALL,
-    Agent,
-    facts,
-    with_devices,
-)
+from tests.support.agents import GUEST, LARGE, OTHER, POLICY, SMALL, Agent, facts, with_devices
 from tests.support.device_states import ONE_TIME, policy
 from tests.support.pci_hosts import GPU_0, GPU_1, VF_IDS
 

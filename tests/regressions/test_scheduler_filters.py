@@ -7,8 +7,6 @@ Here a host whose data cannot be read is set aside and named, values are sorted 
 judged, and an odd request is an error that names the path.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Selections with the defects of Nova's scheduler: what one choice leaves behind for the next."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """RabbitMQ with the shipped configuration: TLS, client certificates, few rights for each user."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 from collections.abc import Mapping, Sequence

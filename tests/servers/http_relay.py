@@ -1,7 +1,5 @@
 """An HTTP relay in front of Placement that spoils requests."""
 
-from __future__ import annotations
-
 import enum
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Messages to the listeners of udevd, sent in its place; libvirtd listens even without udevd."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Agents between which guests move: tracker and auditor of each on a fake hypervisor, with one
 database for all or one each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents that write the allocations of their claims to one Placement."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

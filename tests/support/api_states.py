@@ -1,7 +1,5 @@
 """States for the read API and the pages of a fleet, made by the rules of the core."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence
@@ -48,10 +46,7 @@ TOPOLOGY = Topology(
     cpus=frozenset(range(8)), memory_mb=16384, disk_mb=102400, hypervisor_type="QEMU"
 )
 POLICY = Policy(
-    reserved_cpus=1,
-    reserved_memory_mb=512,
-    reserved_disk_mb=1024,
-    cpu_allocation_ratio=Decimal(4),
+    reserved_cpus=1, reserved_memory_mb=512, reserved_disk_mb=1024, cpu_allocation_ratio=Decimal(4)
 )
 
 
@@ -72,7 +67,7 @@ def claimed(state: NodeState, number: int, *, active: bool = False) -> NodeState
             uuid=uuid(100 + number),
             display_name=f"vm-{number}",
             flavor=Flavor(vcpus=2, memory_mb=1024, root_gb=10),
-        ),
+        )
     )
     now = NOW + timedelta(seconds=number)
     state = _after(state, claims.instance_claim(state, _call(number), now, request))

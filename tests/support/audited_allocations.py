@@ -1,7 +1,5 @@
 """A node whose allocations in Placement are audited."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A host with one owner, as states; observations of it; and audits by the pure rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

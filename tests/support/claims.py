@@ -1,7 +1,5 @@
 """Claims with pinned CPUs, and what runs without a claim: domains, and requests to adopt them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

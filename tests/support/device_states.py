@@ -1,7 +1,5 @@
 """States of nodes with devices, claims on them, and what an audit observes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Consumers of events: of notifications on a real broker, and what they conclude from them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Guests of libvirt: what they claim, and their documents."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 
@@ -122,9 +120,7 @@ def with_namespaces(claim: Claim, *sizes_mb: int) -> Claim:
     found = (namespace(number, size) for number, size in enumerate(sizes_mb))
     units = (
         AssignedResource(
-            resource_class="CUSTOM_PMEM_NAMESPACE_4GB",
-            identifier=each.name,
-            namespace=each,
+            resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier=each.name, namespace=each
         )
         for each in found
     )

@@ -1,7 +1,5 @@
 """Hosts as the scheduler sees them, made from simulated nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cache
 from uuid import NAMESPACE_DNS, uuid5

@@ -1,7 +1,5 @@
 """Hosts, requests and clocks: the values that most tests build."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from copy import copy
@@ -108,10 +106,7 @@ def with_claims(
 ) -> NodeState:
     """Return the node's state with these claims and domain usages, as loaded from a store."""
     rows = replace(
-        stored(state),
-        claims=tuple(claims),
-        domain_usages=tuple(domain_usages),
-        revision=revision,
+        stored(state), claims=tuple(claims), domain_usages=tuple(domain_usages), revision=revision
     )
     return restore(rows, state.policy)
 

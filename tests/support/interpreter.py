@@ -1,7 +1,5 @@
 """What the interpreter counts and refuses: calls of functions, and threads."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator

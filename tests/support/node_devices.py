@@ -1,7 +1,5 @@
 """Documents of node devices, as libvirt writes them."""
 
-from __future__ import annotations
-
 import libvirt
 
 NAMES = ("domain", "bus", "slot", "function")

@@ -1,7 +1,5 @@
 """Hosts with NUMA cells, guests to fit onto them, and what the fit returned."""
 
-from __future__ import annotations
-
 from rtagent.model.assignment import Assignment
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import ReasonCode, Refused

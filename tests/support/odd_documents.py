@@ -1,7 +1,5 @@
 """Documents that no careful writer makes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Devices for tests: a host with two GPUs and a network card with virtual functions, and more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Provider files, written and read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

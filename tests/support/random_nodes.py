@@ -3,8 +3,6 @@
 Their cells and devices are those of the property tests of the fits.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -125,9 +123,7 @@ def empty_node(rng: random.Random, there: HostCells, devices: Mapping[str, PciDe
         policy=_policy(rng, there),
         epoch=rng.randint(1, 3),
         topology=replace(
-            there.topology,
-            disk_mb=64 * 1024,
-            mem_encryption=rng.choice([(), (SEV, SEV_ES)]),
+            there.topology, disk_mb=64 * 1024, mem_encryption=rng.choice([(), (SEV, SEV_ES)])
         ),
         devices=PciDevices({**devices, **gpus}),
         resource_inventories=(*mdevs, *rng.choice([(), (PMEM,)])),

@@ -1,7 +1,5 @@
 """Agents that report to schedulers, without a broker: the messages are values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -87,9 +85,7 @@ class ReportingAgent:
         self.number += 1
         listed = tuple(infos.values())
         message = SyncInstanceInfo(
-            **self._numbered(),
-            digest=instances_digest(infos),
-            instances=instances_text(listed),
+            **self._numbered(), digest=instances_digest(infos), instances=instances_text(listed)
         )
         return lambda manager: manager.change_instances(message, listed)
 

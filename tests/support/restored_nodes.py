@@ -1,7 +1,5 @@
 """A node whose store can be taken back to an earlier copy, while its agent runs or is stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

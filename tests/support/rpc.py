@@ -1,7 +1,5 @@
 """An agent without a message bus: tracker, audit and endpoint on a store in memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Documents generated from JSON Schemas: valid ones, and ones that are invalid at known paths."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

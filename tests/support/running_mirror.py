@@ -1,7 +1,5 @@
 """RunningMirror: a mirror whose turns are those of a thread."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """A scheduler's RPC endpoint without a message bus, with what it serves in memory."""
 
-from __future__ import annotations
-
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
 # isort: split

@@ -1,7 +1,5 @@
 """A scheduler over hosts in memory, and the requests that tests send it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random

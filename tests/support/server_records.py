@@ -1,7 +1,5 @@
 """Records of servers and operations in memory, as documents."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Sequence
 from typing import TypeVar

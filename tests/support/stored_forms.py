@@ -116,10 +116,7 @@ NAMESPACE = PmemNamespace(name=ODD, path="/dev/dax0.0", size_kb=2**40, align_kb=
 INVENTORIES = (
     ResourceInventory(provider=PARENT, resource_class="VGPU", identifiers=("a/b/1", "c")),
     ResourceInventory(
-        provider="",
-        resource_class="CUSTOM_PMEM",
-        identifiers=(ODD,),
-        namespaces=(NAMESPACE,),
+        provider="", resource_class="CUSTOM_PMEM", identifiers=(ODD,), namespaces=(NAMESPACE,)
     ),
 )
 USAGE = DomainUsage(

@@ -1,7 +1,5 @@
 """Stores for tests, and what a test asserts of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Three hosts with agents, and the claims that they must hold according to the answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Trackers on stores, and the calls that tests make most."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Keys of callers and servers, in files of a test."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -7,8 +7,6 @@ An agent soon refuses whatever a sender signs, if many of its signatures were wr
 adversary must have a reply queue of its own, or the forger would hide that replays are served.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Caller: one thread that goes through several lives at random."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

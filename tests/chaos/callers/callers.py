@@ -13,13 +13,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 import oslo_messaging
 
 from rtagent.rpc.trust.private_key import PrivateKey
-from tests.chaos.callers.adversary import (
-    FORGER,
-    REPLAYER,
-    HostileRecorder,
-    forgeries,
-    replays,
-)
+from tests.chaos.callers.adversary import FORGER, REPLAYER, HostileRecorder, forgeries, replays
 from tests.chaos.callers.caller import PAUSE, Caller
 from tests.chaos.callers.domains import Domains
 from tests.chaos.callers.guest_life import GuestLife

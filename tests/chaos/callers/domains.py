@@ -1,7 +1,5 @@
 """The domains of the hosts, which callers start and stop as a conductor does."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Random instances, which use every resource of the simulated hosts."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 from uuid import UUID

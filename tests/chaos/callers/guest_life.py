@@ -1,7 +1,5 @@
 """The life of a guest: it is built, runs, gets and loses devices, moves, and ends."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

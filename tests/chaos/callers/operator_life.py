@@ -1,7 +1,5 @@
 """The life of an operator: drains, quarantines, and changes of the hosts."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Any

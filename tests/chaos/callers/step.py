@@ -1,7 +1,5 @@
 """Step: one call that a life wants to make, and its outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """python -m tests.chaos.checker FILE"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Claims: for each claim that callers asked for, when it certainly existed, and when not."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

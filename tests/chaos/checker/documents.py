@@ -1,7 +1,5 @@
 """What a claim's document assigns: units, pages and quantities."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime

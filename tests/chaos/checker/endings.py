@@ -1,7 +1,5 @@
 """Endings: which calls end which claims."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Judge: every rule, applied to a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from tests.chaos.checker.claims import Claims

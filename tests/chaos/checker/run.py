@@ -1,7 +1,5 @@
 """Run: a history as calls, faults and quiet periods. Violation: what a rule finds in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf

@@ -4,8 +4,6 @@
 servers. Each one also takes over what others seem to have given up.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import time

@@ -1,7 +1,5 @@
 """ConductorCallers: the conductors of a run, in the place of callers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """How a conductor of a chaos run is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Agents: the time of day of a host, the keys that it accepts, and a second agent for its node."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The broker: its memory alarm, which lets no client publish, and an expired certificate."""
 
-from __future__ import annotations
-
 from random import Random
 
 from tests.chaos.nemesis.fault import Fault, one_agent

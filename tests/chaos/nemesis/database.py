@@ -1,7 +1,5 @@
 """The database: full, read-only, slow, hung, without a free connection, or failing over."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from random import Random

@@ -5,8 +5,6 @@ hypervisor unreachable, and callers cannot start or stop domains. The libvirtd o
 is a process, which `processes` breaks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

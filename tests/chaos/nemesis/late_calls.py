@@ -4,8 +4,6 @@ What the call needs is held up first, so that the conductor is never too fast to
 of a simulated host's file, or its link to the broker or to Placement.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """Nemesis: draws faults from a seed, and injects them while a run goes on."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import threading

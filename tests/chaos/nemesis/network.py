@@ -1,7 +1,5 @@
 """The network: links that are cut, reset, partitioned or slow."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import ClassVar
 

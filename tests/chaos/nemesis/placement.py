@@ -1,7 +1,5 @@
 """Placement: requests that fail, hang, are executed without an answer, or get a wrong answer."""
 
-from __future__ import annotations
-
 import threading
 from random import Random
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The power of a lab host: it is lost, or the host reboots."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Processes: killed as in a power failure, suspended, and restarted by an operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from random import Random
 from typing import ClassVar

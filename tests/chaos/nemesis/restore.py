@@ -1,7 +1,5 @@
 """Restore: the database is taken back to an older copy while the agents run."""
 
-from __future__ import annotations
-
 import time
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Observer: reads what agents, the database, Placement, schedulers and hosts show."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path

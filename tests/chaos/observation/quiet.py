@@ -1,7 +1,5 @@
 """Quiet: waits until everything has recovered, settles every call, and observes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

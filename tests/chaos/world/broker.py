@@ -1,7 +1,5 @@
 """A broker that only accepts TLS, from clients with certificates."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 from collections.abc import Mapping

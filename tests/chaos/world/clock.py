@@ -1,7 +1,5 @@
 """Clocks: the time of day of one process, which can be stepped while it runs."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Features: what some worlds have and others do not, drawn from the seed."""
 
-from __future__ import annotations
-
 import random
 import shutil
 

@@ -1,7 +1,5 @@
 """The simulated hosts of the world, and how their agents are configured."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -46,10 +44,7 @@ def agent_config(name: str) -> Config:
     return {
         **_any_host(name),
         "compute": {"cpu_dedicated_set": DEDICATED, "cpu_shared_set": SHARED},
-        "pci": {
-            "device_spec": json.dumps([GPU, VIRTUAL_FUNCTION]),
-            "alias": json.dumps(aliases),
-        },
+        "pci": {"device_spec": json.dumps([GPU, VIRTUAL_FUNCTION]), "alias": json.dumps(aliases)},
         "devices": {"enabled_mdev_types": MDEV_TYPE},
     }
 

@@ -1,7 +1,5 @@
 """The keys of a world: of each daemon, and one that all callers share."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from pathlib import Path

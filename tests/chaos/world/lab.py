@@ -1,7 +1,5 @@
 """The lab world: agents as services of emulated hosts, and everything else on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self

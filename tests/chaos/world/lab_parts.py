@@ -1,7 +1,5 @@
 """The parts of a lab host: its agent and its libvirtd, which are services of systemd."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

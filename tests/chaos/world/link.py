@@ -1,7 +1,5 @@
 """Links: TCP relays in front of a server, which can be cut, delayed and partitioned."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Replicas of MariaDB: a server that follows another one, and can take its place."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

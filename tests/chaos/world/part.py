@@ -1,7 +1,5 @@
 """Part: a server or a daemon of the world, and its process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from pathlib import Path

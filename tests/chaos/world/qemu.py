@@ -1,7 +1,5 @@
 """Domains of a host with its own libvirtd: processes of QEMU, without disks and networks."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence

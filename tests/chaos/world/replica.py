@@ -1,7 +1,5 @@
 """Replicas: a PostgreSQL server that follows another one, and can take its place."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Volumes: small file systems of their own, which can be filled up."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

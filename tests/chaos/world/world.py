@@ -1,7 +1,5 @@
 """World: real servers and daemons, with a relay in each connection."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Collection, Mapping

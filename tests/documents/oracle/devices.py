@@ -11,12 +11,7 @@ PERSISTENT = ("nvdimm", "virtio-pmem")
 
 def devices(domain: Element) -> set[str]:
     """Return what names each device: an address, a uuid, a path, or an interface of the host."""
-    return {
-        *_hostdevs(domain),
-        *_interfaces(domain),
-        *_disks(domain),
-        *_namespaces(domain),
-    }
+    return {*_hostdevs(domain), *_interfaces(domain), *_disks(domain), *_namespaces(domain)}
 
 
 def _hostdevs(domain: Element) -> Iterator[str]:

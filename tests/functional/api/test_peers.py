@@ -1,7 +1,5 @@
 """Readers of the unix socket, judged by their user and their groups. Needs root, to be others."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

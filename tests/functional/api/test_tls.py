@@ -1,7 +1,5 @@
 """The read API over TCP: TLS and tokens, on a real socket."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.client

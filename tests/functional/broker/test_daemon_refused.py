@@ -1,7 +1,5 @@
 """A daemon that the broker refuses goes on, and says what its user lacks."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """rtagent doctor shows what a user of the broker may do and need not, and what it lacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A conductor is suspended while it makes a call, which has its effect when it goes on."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

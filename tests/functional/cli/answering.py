@@ -1,7 +1,5 @@
 """An agent and a scheduler that answer the commands in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping

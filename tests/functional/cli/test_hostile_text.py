@@ -6,8 +6,6 @@ A read API, an agent and a scheduler answer in this process. Every text of their
 replaced, so that a column that is added later is covered.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

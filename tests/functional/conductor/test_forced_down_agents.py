@@ -1,7 +1,5 @@
 """Agents with databases of their own, whose hosts are forced down in the schedulers' database."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend

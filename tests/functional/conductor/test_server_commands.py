@@ -1,7 +1,5 @@
 """rtagent server, over RabbitMQ, with agents on simulated hosts, a scheduler, and libvirt."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

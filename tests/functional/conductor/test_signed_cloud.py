@@ -1,7 +1,5 @@
 """rtagent server with keys: every call must be signed, over RabbitMQ and PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Host aggregates, on every kind of database."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A scheduler starts from the records of all nodes of a shared database."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

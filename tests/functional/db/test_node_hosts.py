@@ -1,7 +1,5 @@
 """Whose nodes are, on every kind of database."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from sqlalchemy import Engine

@@ -5,8 +5,6 @@ So nothing in a database has to be converted after an upgrade. A test that fails
 that has changed: `rtagent.db.migrate` says what such a change needs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The records of conductors, on every kind of database."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 

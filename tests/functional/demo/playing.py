@@ -1,7 +1,5 @@
 """Play a demonstration."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

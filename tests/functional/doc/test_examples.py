@@ -4,15 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.doc.examples import (
-    REMEDY,
-    SOURCE,
-    STORY,
-    TRIALS,
-    comparable,
-    story,
-    trial,
-)
+from tests.functional.doc.examples import REMEDY, SOURCE, STORY, TRIALS, comparable, story, trial
 from tests.servers import RabbitMQ
 
 

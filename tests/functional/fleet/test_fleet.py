@@ -2,8 +2,6 @@
 judged, and no time is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -19,11 +19,7 @@ RETRY = {"rabbit_interval_max": 1}
 #: Short intervals and time limits, in seconds.
 BRISK = {
     "oslo_messaging_rabbit": RETRY,
-    "DEFAULT": {
-        "report_interval": 1,
-        "service_down_time": 60,
-        "update_resources_interval": 1,
-    },
+    "DEFAULT": {"report_interval": 1, "service_down_time": 60, "update_resources_interval": 1},
     "database": {"operation_timeout": 2},
     "libvirt": {"call_timeout": 4},
 }

@@ -1,7 +1,5 @@
 """An agent whose external services can hang: Placement, libvirt, and callers that wait for both."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Callable, Iterator

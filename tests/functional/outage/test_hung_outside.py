@@ -1,7 +1,5 @@
 """Calls that wait for external services hold few threads, so that other calls do not wait."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -56,10 +54,7 @@ def test_calls_are_served_while_many_wait_for_a_placement_that_hangs(outside: Hu
 
 def test_calls_are_served_while_everything_outside_hangs(outside: HungOutside):
     claims = [outside.claim() for _ in range(10)]
-    with (
-        outside.frozen(outside.placement, outside.libvirtd),
-        outside.mute_readers(16),
-    ):
+    with outside.frozen(outside.placement, outside.libvirtd), outside.mute_readers(16):
         audits = outside.start_calls("update_available_resource", 128)
         syncs = outside.start_calls("sync_placement", 64)
         wait_until(lambda: len(unfinished(audits)) <= SLOW_CALLS, PATIENCE)

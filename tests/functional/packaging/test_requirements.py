@@ -1,7 +1,5 @@
 """``requirements.txt`` pins each library of an installation, and a changed file is refused."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a user does with a page, and what the browser notes about it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import distribution

@@ -1,7 +1,5 @@
 """A simulated host with guests, in this process, whose pages are served on a loopback port."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 Makes the pictures of the documentation anew: the host of the demonstration, in a real browser.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

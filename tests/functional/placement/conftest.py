@@ -1,7 +1,5 @@
 """A mirror and a real Placement, shared by the tests of this folder. Each test has its own node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A host whose node is published to a real Placement, and that schedules by Placement's answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal

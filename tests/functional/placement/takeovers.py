@@ -1,7 +1,5 @@
 """A host that nova-compute has published, the agent that takes it over, and failing requests."""
 
-from __future__ import annotations
-
 import enum
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Host aggregates are aggregates of the hosts' providers in a real Placement."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.model.node import Aggregate

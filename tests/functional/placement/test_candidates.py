@@ -1,7 +1,5 @@
 """Claims with the allocations that a real Placement offers: what it allocates is what they get."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

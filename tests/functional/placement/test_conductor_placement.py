@@ -1,7 +1,5 @@
 """The allocations that a conductor writes itself, in a real Placement."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Providers of devices in a real Placement: they come, are used, go, and come back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Allocations in Placement: audits of a daemon, calls that delete some, commands for orphans."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -2,8 +2,6 @@
 restart, ends with the wanted tree, and nothing that others have set is lost.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -7,20 +7,13 @@ grant the request. The requests have plain quantities, virtual GPUs, PCI devices
 file offers: Placement does not know the NUMA cells of a host.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.errors import PlacementUnavailable, RequestError

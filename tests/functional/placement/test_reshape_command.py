@@ -1,7 +1,5 @@
 """A daemon takes over a host whose virtual GPUs are on the root, and the command that shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

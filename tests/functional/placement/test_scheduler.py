@@ -1,7 +1,5 @@
 """The scheduler with a real Placement: what it selects is allocated, and the agents grant it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """An agent takes over a host that nova-compute has published: adoption, reshape, and faults."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Messages that must not harm an agent: their texts, their envelopes and their AMQP properties."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Messages that `AgentAPI` would not send, published byte by byte."""
 
-from __future__ import annotations
-
 import json
 from types import TracebackType
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Bounds for each caller over a message broker."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

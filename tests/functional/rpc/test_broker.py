@@ -1,7 +1,5 @@
 """The agent and a real message broker that stops and starts."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Calls over a message bus."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Casts before, during and after a time in which a real message broker accepts no messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The lock of a host name at a real broker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import amqp

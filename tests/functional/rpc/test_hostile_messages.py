@@ -1,7 +1,5 @@
 """Messages of any content neither delay a claim nor cost the agent threads and memory."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import logging

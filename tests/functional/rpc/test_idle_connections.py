@@ -1,7 +1,5 @@
 """The connections of an idle agent wait for messages without a pause, and can be stopped."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """The page that follows a claim through the files of the agent."""
 
-from __future__ import annotations
-
 import gc
 import re
 import threading

@@ -4,8 +4,6 @@ The nodes are real: trackers and auditors, on fake hypervisors and stores in mem
 flow to every scheduler as the documents of the protocol.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
@@ -198,11 +196,7 @@ POLICY = Policy(
 )
 PLAIN = Flavor(vcpus=1, memory_mb=3 * 1024, root_gb=5)
 PINNED_TWO = Flavor(vcpus=2, memory_mb=1024, root_gb=5, extra_specs=PINNED)
-WITH_GPU = Flavor(
-    vcpus=1,
-    memory_mb=512,
-    extra_specs={**PINNED, "pci_passthrough:alias": "gpu:1"},
-)
+WITH_GPU = Flavor(vcpus=1, memory_mb=512, extra_specs={**PINNED, "pci_passthrough:alias": "gpu:1"})
 FLAVORS = (PLAIN, PINNED_TWO, WITH_GPU)
 HOSTS, CALLERS, CALLS = 50, 16, 15
 

@@ -39,10 +39,7 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
         selected = reply["selections"][0]["selected"]
         assert selected["host"] == "cn1"
         allocated = placement.client().get(f"/allocations/{instance}").json()["allocations"]
-        assert allocated[selected["provider_uuid"]]["resources"] == {
-            "VCPU": 1,
-            "MEMORY_MB": 512,
-        }
+        assert allocated[selected["provider_uuid"]]["resources"] == {"VCPU": 1, "MEMORY_MB": 512}
         with pytest.raises(NoValidHost):
             huge = spec(flavor={"vcpus": 10_000, "memory_mb": 1})
             bus.call("select_destinations", huge, [uid()])

@@ -1,7 +1,5 @@
 """rtagent-scheduler on a database that it shares with the agents: it needs no report."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from rtagent.db import migrate

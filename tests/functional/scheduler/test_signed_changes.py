@@ -1,7 +1,5 @@
 """Signed calls to one of several schedulers, over a real message broker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The files of etc/rtagent for Prometheus and Grafana."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

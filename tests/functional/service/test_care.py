@@ -1,7 +1,5 @@
 """An operator empties a host for maintenance: agent and scheduler on one database."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The events of a daemon: followed over a kill, and read by many viewers at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

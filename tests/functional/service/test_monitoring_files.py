@@ -5,13 +5,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.functional.service.monitoring_files import (
-    ALERT_TESTS,
-    ALERTS,
-    ROOT,
-    alerts,
-    dashboard,
-)
+from tests.functional.service.monitoring_files import ALERT_TESTS, ALERTS, ROOT, alerts, dashboard
 
 RUNBOOK = ROOT / "doc" / "source" / "admin" / "runbook.rst"
 

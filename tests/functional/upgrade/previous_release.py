@@ -7,8 +7,6 @@
     tar -C /tmp/tree --owner=0 --group=0 -cJf tests/data/rtagent-VERSION.tar.xz .
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Hosts of one database are upgraded one after the other, while they grant claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

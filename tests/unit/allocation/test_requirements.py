@@ -6,11 +6,7 @@ import pytest
 
 from rtagent import claims
 from rtagent.allocation.requirements import from_move, from_request
-from rtagent.errors import (
-    InvalidPciRequest,
-    PciRequestAliasNotDefined,
-    PropertyInvalid,
-)
+from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
 from rtagent.model.decision import ReasonCode
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy

@@ -1,7 +1,5 @@
 """The pages of the fleet's capacity, without a browser."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from urllib.parse import urlencode
 

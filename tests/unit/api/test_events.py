@@ -1,7 +1,5 @@
 """``/events``: finite replies that continue each other, without a gap that is not shown."""
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 

@@ -1,7 +1,5 @@
 """The hosts and the fleet's capacity in the read API of a scheduler."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -17,8 +17,7 @@ from tests.support.scheduling import scheduler
 
 #: Two dedicated CPUs in cell 0, four in cell 1, and a GPU.
 HOST = replace(
-    host(numa=PINNING, pci=PciPolicy(aliases=ALIASES)),
-    devices=PciDevices(record([gpu(GPU_0, 1)])),
+    host(numa=PINNING, pci=PciPolicy(aliases=ALIASES)), devices=PciDevices(record([gpu(GPU_0, 1)]))
 )
 
 

@@ -1,7 +1,5 @@
 """Hand-made histories of chaos runs: a good one, of which tests change single entries."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The checker: what leases, unknown outcomes and restored copies allow is no violation."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.chaos.chaos_histories import ACTIVE, HOST, LEASE, MOVED, NODE, Story, claim, good

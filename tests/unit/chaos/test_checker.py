@@ -1,7 +1,5 @@
 """The checker: a good history passes, and each broken promise is found and named."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.interpreter import function_calls

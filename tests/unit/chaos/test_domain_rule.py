@@ -1,7 +1,5 @@
 """The checker: domains that are lost, run on two hosts, or share a device, are found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

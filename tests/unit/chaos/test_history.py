@@ -1,7 +1,5 @@
 """Histories: what is written is read, also after a crash."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chaos.history import History, read

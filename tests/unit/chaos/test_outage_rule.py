@@ -1,7 +1,5 @@
 """The checker: a host that loses power ends its domains, and no claim."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chaos.checker.judge import judge

@@ -1,7 +1,5 @@
 """The checker: what conductors leave behind, lose or double, is found."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -43,11 +43,7 @@ def test_every_mistake_has_a_line(check):
         ("[DEFAULT] transport_url", "rabbit://me:pa$word@host/", "(unresolved): no such option"),
         ("[DEFAULT] transport_url", "rabbit://me:secret@host:port/", "rabbit://...: must be a URL"),
         ("[DEFAULT] debug", "perhaps", "perhaps: Unexpected boolean value 'perhaps'"),
-        (
-            "[placement] timeout",
-            "soon\nauth_type = none",
-            "soon: could not convert string",
-        ),
+        ("[placement] timeout", "soon\nauth_type = none", "soon: could not convert string"),
         ("[libvirt] images_type", "rbd", "rbd: is an option of Nova that the agent does not have"),
         ("[database] connection", "nonsense", "nonsense://...: must be an SQLAlchemy URL"),
         ("[database] connection", "sqlite://", "sqlite://...: must name a file"),

@@ -1,7 +1,5 @@
 """``rtagent doctor``: what it says about keys."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """rtagent policy, and config check with a policy file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

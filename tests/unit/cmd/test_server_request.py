@@ -1,7 +1,5 @@
 """The options of ``rtagent server build`` and ``resize``."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """Operations without faults, refusals of hosts, leases, and conductors that share a database."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -96,11 +94,7 @@ def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):
     cloud.scheduler.alternates = False
     server = cloud.conductor().build(spec())
     assert server.place.host == "h2"
-    assert [each.ignore_hosts for each in cloud.scheduler.specs[1:]] == [
-        (),
-        ("h0",),
-        ("h0", "h1"),
-    ]
+    assert [each.ignore_hosts for each in cloud.scheduler.specs[1:]] == [(), ("h0",), ("h0", "h1")]
     assert cloud.scheduler.assumed == set()
     cloud.check()
 

@@ -9,8 +9,6 @@ The other one has finished the operation, and may have worked on the server for 
 tries every end of that, others one of two. Domains, claims and allocations are as the records say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -98,9 +96,7 @@ SCENARIOS = {
     "revert on one host": Scenario(after(on_one_host, resize), revert),
     "live migration": Scenario(build, operation("live_migrate")),
     "evacuation": Scenario(
-        after(build, lambda cloud: cloud.switch_off("h0")),
-        operation("evacuate"),
-        come_back,
+        after(build, lambda cloud: cloud.switch_off("h0")), operation("evacuate"), come_back
     ),
     "forced delete": Scenario(
         after(build, resize, lambda cloud: cloud.switch_off("h0")),

@@ -1,7 +1,5 @@
 """The forced delete of a server: what it clears, what is owed, and what an operator drops."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.conductor.errors import (

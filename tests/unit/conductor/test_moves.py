@@ -1,7 +1,5 @@
 """Moves: which call when, and what both sides hear."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

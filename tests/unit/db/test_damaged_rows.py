@@ -315,10 +315,7 @@ def test_unreadable_device_is_quarantined(engine: Engine):
 
 @pytest.mark.parametrize(
     ("statement", "damage"),
-    [
-        ('UPDATE drains SET document = \'{"since": "x\'', "damaged"),
-        ("DELETE FROM drains", "lost"),
-    ],
+    [('UPDATE drains SET document = \'{"since": "x\'', "damaged"), ("DELETE FROM drains", "lost")],
 )
 def test_damaged_drain_is_reported_and_lasts_until_it_is_ended(
     engine: Engine, statement: str, damage: str

@@ -1,7 +1,5 @@
 """The page about filters: it lists every filter, every option, and a filter that works."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

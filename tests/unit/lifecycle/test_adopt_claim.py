@@ -10,15 +10,7 @@ from rtagent.model.device import SRIOV_PF, SRIOV_VF
 from rtagent.model.mem_encryption import AMD_SEV, MemEncryption, pool
 from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
 from tests.support.claims import given, stated
-from tests.support.device_states import (
-    PMEM,
-    addresses,
-    after,
-    built,
-    device_host,
-    policy,
-    released,
-)
+from tests.support.device_states import PMEM, addresses, after, built, device_host, policy, released
 from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_IDS, VF_IDS, vf
 
@@ -46,12 +38,7 @@ def test_claim_has_what_is_stated_and_is_active():
         stated(cpus=(2, 3), devices=[GPU_1], namespaces=["ns1"], flavor={"root_gb": 7}),
     )
     assert (claim.kind, claim.state, claim.expires_at) == (BUILD, ACTIVE, None)
-    assert claim.units == {
-        ("PCPU", "2"),
-        ("PCPU", "3"),
-        ("PCI", GPU_1),
-        ("RESOURCE", "ns1"),
-    }
+    assert claim.units == {("PCPU", "2"), ("PCPU", "3"), ("PCI", GPU_1), ("RESOURCE", "ns1")}
     assert state.usage.numa.pinned == {2: 1, 3: 1}
     assert (state.usage.vcpus, state.usage.pcpus) == (0, 2)
     assert (state.usage.memory_mb, state.usage.disk_mb) == (1024, 7 * 1024)
@@ -98,8 +85,7 @@ def test_units_of_another_owner_are_a_conflict_that_names_them(held, asked, expe
 def test_message_of_a_conflict_names_unit_claim_and_owner():
     state, claim = adopted(device_host(), stated(OWNER, cpus=(2,)))
     with pytest.raises(
-        UnitConflict,
-        match=f"^host CPU 2 is held by claim {claim.uuid} of instance {OWNER}$",
+        UnitConflict, match=f"^host CPU 2 is held by claim {claim.uuid} of instance {OWNER}$"
     ):
         adopt_claim(state, call(), NOON, stated(cpus=(2,)))
 

@@ -6,13 +6,7 @@ from rtagent.claims import release_claims
 from rtagent.errors import ClaimNotFound
 from rtagent.lifecycle.attach import give_back_devices
 from rtagent.model.claim import ACTIVE, BUILDING, PCI
-from tests.support.device_states import (
-    addresses,
-    attached,
-    built,
-    device_host,
-    running,
-)
+from tests.support.device_states import addresses, attached, built, device_host, running
 from tests.support.hosts import NOON, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, vf
 

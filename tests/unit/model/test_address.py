@@ -2,13 +2,7 @@
 
 import pytest
 
-from rtagent.model.address import (
-    BadAddress,
-    make_address,
-    parse_address,
-    parse_glob,
-    parse_regex,
-)
+from rtagent.model.address import BadAddress, make_address, parse_address, parse_glob, parse_regex
 
 
 def test_address_has_one_canonical_form():

@@ -6,25 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.model.consumers import (
-    INSTANCE,
-    MIGRATION,
-    consumers_of,
-    own_providers,
-    owner_of,
-)
+from rtagent.model.consumers import INSTANCE, MIGRATION, consumers_of, own_providers, owner_of
 from rtagent.model.device import MdevType, Tags
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
-from tests.support.device_states import (
-    VGPU_TYPE,
-    after,
-    built,
-    device_host,
-    policy,
-    released,
-)
+from tests.support.device_states import VGPU_TYPE, after, built, device_host, policy, released
 from tests.support.hosts import (
     NODE,
     NOON,

@@ -11,16 +11,7 @@ from rtagent.model.change import Change
 from rtagent.model.claim import ATTACH
 from rtagent.model.node_state import HOST
 from rtagent.model.usage import NumaUsage, Usage, assignment_usage
-from tests.support.hosts import (
-    NOON,
-    PINNED,
-    PINNING,
-    call,
-    host,
-    request,
-    uid,
-    with_claims,
-)
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid, with_claims
 
 
 def with_claim(state, asked):
@@ -51,8 +42,7 @@ def test_check_finds_wrong_sums_and_indexes(wrong):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"state": "released"}, {"node_uuid": uid()}, {"memory_mb": -1}, {"owner_id": uid()}],
+    "wrong", [{"state": "released"}, {"node_uuid": uid()}, {"memory_mb": -1}, {"owner_id": uid()}]
 )
 def test_check_finds_an_impossible_claim(wrong):
     state = with_claim(host(), request(2, 100))

@@ -8,14 +8,7 @@ from rtagent.model.units import LIBVIRT_UNITS
 
 @pytest.mark.parametrize(
     ("text", "kib"),
-    [
-        ("2048", 2048),
-        ("2MB", 2048),
-        ("2MiB", 2048),
-        ("2Mb", 256),
-        ("4096B", 4),
-        (".5MB", 512),
-    ],
+    [("2048", 2048), ("2MB", 2048), ("2MiB", 2048), ("2Mb", 256), ("4096B", 4), (".5MB", 512)],
 )
 def test_size_is_parsed_to_kib(text, kib):
     assert parse_size(text) == kib
@@ -36,12 +29,7 @@ def test_invalid_size_is_refused(text):
 
 @pytest.mark.parametrize(
     ("request_", "sizes"),
-    [
-        ("small", (4,)),
-        ("large", (1048576, 2048)),
-        ("any", (1048576, 2048, 4)),
-        (2048, (2048,)),
-    ],
+    [("small", (4,)), ("large", (1048576, 2048)), ("any", (1048576, 2048, 4)), (2048, (2048,))],
 )
 def test_candidates_are_the_matching_sizes_largest_first(request_, sizes):
     assert candidates(request_, [4, 1048576, 2048]) == sizes

@@ -42,10 +42,7 @@ def test_each_type_is_enabled_on_the_devices_on_which_nova_has_it_and_no_other_o
             max_instances=None,
         ),
         EnabledMdevType(
-            type="mlx5",
-            addresses=frozenset({NIC}),
-            resource_class="CUSTOM_SF",
-            max_instances=None,
+            type="mlx5", addresses=frozenset({NIC}), resource_class="CUSTOM_SF", max_instances=None
         ),
     )
     assert types(HostMdevs().settings(settings(tmp_path, own))) == ()

@@ -10,12 +10,7 @@ from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell
 from rtagent.numa.host_cells import cell_limits
-from rtagent.numa.host_cpus import (
-    check,
-    cpus_without_cell,
-    with_idle_siblings,
-    with_managed_cpus,
-)
+from rtagent.numa.host_cpus import check, cpus_without_cell, with_idle_siblings, with_managed_cpus
 from tests.support.hosts import PINNING, TOPOLOGY
 from tests.support.numa_hosts import cell, fit_guest, host, pinned, pins_of, topology
 

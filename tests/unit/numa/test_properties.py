@@ -2,10 +2,7 @@
 
 import pytest
 
-from rtagent.errors import (
-    PropertyConflict,
-    PropertyInvalid,
-)
+from rtagent.errors import PropertyConflict, PropertyInvalid
 from rtagent.numa.requirements import numa_requirements
 
 
@@ -82,10 +79,7 @@ CONFLICTS = [
     ({"resources:PCPU": "4", "hw:emulator_threads_policy": "isolate"}, {}),
     ({}, {"hw_cpu_thread_policy": "require"}),
     ({"trait:HW_CPU_HYPERTHREADING": "required"}, {}),
-    (
-        {**DEDICATED, "hw:cpu_thread_policy": "isolate", "trait:HW_CPU_HYPERTHREADING": "x"},
-        {},
-    ),
+    ({**DEDICATED, "hw:cpu_thread_policy": "isolate", "trait:HW_CPU_HYPERTHREADING": "x"}, {}),
     ({"hw:emulator_threads_policy": "isolate"}, {}),
     ({"hw:cpu_realtime": "yes"}, {}),
     (REALTIME, {}),

@@ -1,7 +1,5 @@
 """Which devices a claim gets, and why it is refused."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -71,10 +69,7 @@ def test_fit_returns_all_requested_devices():
         (
             "gpu:2,vf:5",
             used_by("a", GPU_0),
-            [
-                ("exceeds_host", "PCI vf", "cn1", 5, 4),
-                ("insufficient", "PCI gpu", "cn1", 2, 1),
-            ],
+            [("exceeds_host", "PCI vf", "cn1", 5, 4), ("insufficient", "PCI gpu", "cn1", 2, 1)],
         ),
     ],
 )

@@ -1,17 +1,9 @@
 """Builders of layouts: what Placement has, and what the agent wants."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtagent.placement.consumers import ConsumerRecord
-from rtagent.placement.layout import (
-    Layout,
-    Pool,
-    ProviderLayout,
-    Quantities,
-    WantedLayout,
-)
+from rtagent.placement.layout import Layout, Pool, ProviderLayout, Quantities, WantedLayout
 from rtagent.placement.provider import InventoryRecord, Provider, Tree
 from tests.unit.placement.values import ROOT, record
 

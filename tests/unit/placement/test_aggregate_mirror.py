@@ -1,7 +1,5 @@
 """Host aggregates in Placement."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import PlacementUnavailable

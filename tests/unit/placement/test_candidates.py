@@ -1,7 +1,5 @@
 """Allocations that a selection writes, and takes back."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

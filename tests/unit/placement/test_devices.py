@@ -27,15 +27,7 @@ from tests.support.device_states import (
     sev_host,
 )
 from tests.support.hosts import NODE, NOON, TOPOLOGY, call, with_claims
-from tests.support.pci_hosts import (
-    GPU_0,
-    GPU_1,
-    GPU_IDS,
-    VF_IDS,
-    gpu,
-    nic,
-    record,
-)
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record
 from tests.unit.placement.values import record as counts
 
 #: Without the physical function, which Placement cannot count together with its virtual ones.
@@ -115,8 +107,7 @@ def test_devices_that_placement_cannot_count_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("parts", "has_trait"),
-    [({}, True), ({"present": False}, False), ({"listed": False}, False)],
+    ("parts", "has_trait"), [({}, True), ({"present": False}, False), ({"listed": False}, False)]
 )
 def test_remote_managed_ports_give_the_root_a_trait(parts, has_trait):
     devices = record(list(nic(vfs=1))[1:], Tags(remote_managed=True))

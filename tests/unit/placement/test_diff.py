@@ -25,10 +25,7 @@ OBSOLETE = replace(provider(), obsolete=True)
 
 def current(inventories=None, traits=()):
     return CurrentProvider(
-        generation=3,
-        traits_generation=3,
-        inventories=inventories or {},
-        traits=frozenset(traits),
+        generation=3, traits_generation=3, inventories=inventories or {}, traits=frozenset(traits)
     )
 
 

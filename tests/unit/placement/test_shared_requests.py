@@ -1,7 +1,5 @@
 """Requests to Placement: few at the same time, and shared by the calls that wait."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing

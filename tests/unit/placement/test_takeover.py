@@ -1,7 +1,5 @@
 """Takeovers with a fake Placement: what is read, adopted, put in force, and when."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -40,12 +38,7 @@ class Process:
     def restart(self) -> None:
         self.put_in_force(self.file.read(ROOT))
         self.takeover = Takeover(
-            self.api,
-            self.ownership,
-            self.file,
-            lambda: self.state,
-            self.wanted,
-            self.put_in_force,
+            self.api, self.ownership, self.file, lambda: self.state, self.wanted, self.put_in_force
         )
 
     def wanted(self) -> Tree | None:

@@ -1,7 +1,5 @@
 """Builders of providers, trees and host states for the tests of the Placement mirror."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rtagent.model.claim import Claim

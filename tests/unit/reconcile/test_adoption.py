@@ -173,11 +173,7 @@ def test_nova_metadata_names_flavor_project_user_and_server():
     assert claim.flavor.extra_specs == specs
     assert claim.image.properties == {"hw_machine_type": "q35"}
     instance = claim.instance
-    assert (instance.display_name, instance.project_id, instance.user_id) == (
-        "web-1",
-        "p-1",
-        "u-1",
-    )
+    assert (instance.display_name, instance.project_id, instance.user_id) == ("web-1", "p-1", "u-1")
     assert claim.disk_mb == 10 * 1024 + 512
 
 

@@ -1,7 +1,5 @@
 """An audit compares only what has changed, and concludes what one that compares all would."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -57,9 +57,7 @@ def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
     state = replace(state, policy=replace(state.policy, pci=policy(())))
     state = audited(state, seen(state, guest(claim), devices=EVERYTHING))
     assert list(state.devices) == [GPU_0]
-    assert lines(absent(state)) == [
-        (f"PCI device {GPU_0}", 1, 0, "AssignedResourceNotFound"),
-    ]
+    assert lines(absent(state)) == [(f"PCI device {GPU_0}", 1, 0, "AssignedResourceNotFound")]
 
 
 def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():

@@ -15,11 +15,7 @@ from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts
 
 def domain(flavor=SMALL, running=True):
     return Domain(
-        uuid=GUEST,
-        name="guest",
-        active=running,
-        vcpus=flavor.vcpus,
-        memory_mb=flavor.memory_mb,
+        uuid=GUEST, name="guest", active=running, vcpus=flavor.vcpus, memory_mb=flavor.memory_mb
     )
 
 

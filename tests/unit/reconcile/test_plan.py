@@ -12,16 +12,7 @@ from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.reboot import Reboot, reboot
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
-from tests.support.audits import (
-    CLAIM,
-    OWNER,
-    active,
-    audited,
-    building,
-    domain,
-    seen,
-    unreadable,
-)
+from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen, unreadable
 from tests.support.hosts import NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
 from tests.support.pci_hosts import GPU_0
 

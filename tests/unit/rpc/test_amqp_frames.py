@@ -1,7 +1,5 @@
 """Frames: those that py-amqp cannot decode, and bodies that are too large."""
 
-from __future__ import annotations
-
 from struct import pack
 from types import SimpleNamespace
 from typing import Any

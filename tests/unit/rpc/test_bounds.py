@@ -1,7 +1,5 @@
 """Every text, list, map and number of a request has a bound, and no document nests without end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +11,7 @@ from rtagent.rpc.methods import TABLES
 from tests.support.rpc_documents import alternatives
 
 #: Values that a schema leaves open, and what bounds them. The bounds of the message apply, too.
-OPEN = {
-    "update_host_state.report{}": "rtagent.scheduler.report_documents.report_from",
-}
+OPEN = {"update_host_state.report{}": "rtagent.scheduler.report_documents.report_from"}
 #: What bounds a value of a type, by which word of the schema.
 BOUNDS = {"string": "maxLength", "array": "maxItems", "integer": "maximum", "number": "maximum"}
 #: Values that have no size.

@@ -2,11 +2,7 @@
 
 import pytest
 
-from rtagent.errors import (
-    ClaimNotFound,
-    PciDeviceNotFound,
-    PciDevicesNotClaimed,
-)
+from rtagent.errors import ClaimNotFound, PciDeviceNotFound, PciDevicesNotClaimed
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent, attach, build, operation

@@ -1,7 +1,5 @@
 """The rules for messages, before they are parsed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -130,8 +128,7 @@ def test_text_that_is_no_object_is_refused(text: str):
 
 
 @pytest.mark.parametrize(
-    "envelope",
-    [b"", b"{}", b"[]", b"\xff", b'{"oslo.version": "1.0", "oslo.message": "{}"}'],
+    "envelope", [b"", b"{}", b"[]", b"\xff", b'{"oslo.version": "1.0", "oslo.message": "{}"}']
 )
 def test_other_envelopes_are_refused(envelope: bytes):
     assert reason(envelope) == "envelope"

@@ -1,7 +1,5 @@
 """Messages that wait, late replies, and signs of life to waiting callers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Whose nodes agents may report, whichever agent is heard first after a scheduler was started."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,16 +1,9 @@
 """What the scheduler says of its decisions: `explain`, and the log with their reasons."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.api import scheduler_documents
-from rtagent.scheduler.decision_log import (
-    KEPT,
-    MAX_INSTANCES,
-    Comparison,
-    Contender,
-)
+from rtagent.scheduler.decision_log import KEPT, MAX_INSTANCES, Comparison, Contender
 from rtagent.scheduler.errors import DecisionNotFound, NoValidHost
 from rtagent.scheduler.filtered import KEPT as KEPT_REFUSALS
 from tests.support.host_states import host_state

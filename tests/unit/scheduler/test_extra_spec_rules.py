@@ -1,7 +1,5 @@
 """Extra spec rules: operators with numbers, text and words."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import InvalidRequest

@@ -1,7 +1,5 @@
 """Filtering: hosts are judged filter by filter, and consumed hosts again for the next instance."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -201,8 +199,7 @@ def _selected_in_turn(filters: HostFilters, request: Request, number: int) -> li
 
 
 @pytest.mark.parametrize(
-    ("most", "names"),
-    [(1, ["cn1", "cn2", "cn3"]), (2, ["cn1", "cn1", "cn2", "cn2", "cn3"])],
+    ("most", "names"), [(1, ["cn1", "cn2", "cn3"]), (2, ["cn1", "cn1", "cn2", "cn2", "cn3"])]
 )
 def test_an_anti_affinity_group_spreads_its_instances(most, names):
     group = InstanceGroup(policy="anti-affinity", rules=GroupRules(max_server_per_host=most))
@@ -218,11 +215,7 @@ def test_an_anti_affinity_group_spreads_its_instances(most, names):
         ("AggregateNumInstancesFilter", {"max_instances_per_host": 2}, {}),
         ("IoOpsFilter", {"max_io_ops_per_host": 2}, {}),
         ("AggregateIoOpsFilter", {"max_io_ops_per_host": 2}, {}),
-        (
-            "ComputeCapabilitiesFilter",
-            {},
-            {"extra_specs": {"capabilities:num_instances": "< 2"}},
-        ),
+        ("ComputeCapabilitiesFilter", {}, {"extra_specs": {"capabilities:num_instances": "< 2"}}),
         ("JsonFilter", {}, {"hints": {"query": '["<", "$num_instances", 2]'}}),
     ],
 )

@@ -1,7 +1,5 @@
 """Claims of requests: their templates, and verdicts, which are kept until the host changes."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """The room of the fleet: what is counted, what is listed, and what is not known."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,19 +1,12 @@
 """HostManager: the scheduler's view of the hosts."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import NodeNotFound
 from rtagent.model.claim import BUILD, INCOMING, RESIZE
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.host_report import (
-    MAX_INSTANCES,
-    HostUsage,
-    InstanceInfo,
-    ServiceState,
-)
+from rtagent.model.host_report import MAX_INSTANCES, HostUsage, InstanceInfo, ServiceState
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
 from rtagent.scheduler.report_documents import SyncInstanceInfo, UpdateInstanceInfo, instances_text

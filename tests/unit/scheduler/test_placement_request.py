@@ -1,7 +1,5 @@
 """The query of allocation candidates for a request."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import urlencode
 

@@ -1,7 +1,5 @@
 """JsonFilter: the hint ``query``, a condition on a host in JSON."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Selection of hosts, without Placement."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

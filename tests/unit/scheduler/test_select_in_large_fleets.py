@@ -1,7 +1,5 @@
 """Selections with Placement: hosts of a large fleet are queried one by one, others together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Hosts, nodes, zones and aggregates: those that a request names, and the rules of aggregates."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions

@@ -1,18 +1,12 @@
 """Weighing: the enabled weighers, multipliers, the order of the hosts, and the scores."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.scheduler.weighers import (
-    DiskWeigher,
-    NumInstancesWeigher,
-    RAMWeigher,
-)
+from rtagent.scheduler.weighers import DiskWeigher, NumInstancesWeigher, RAMWeigher
 from rtagent.scheduler.weighing import ALL, HostWeighers
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import ByIoOps, in_order, request_for, weigh, weights

@@ -1,7 +1,5 @@
 """A node in memory: store, hypervisor, clock and tracker, and what its parts report."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path

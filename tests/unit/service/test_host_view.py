@@ -1,7 +1,5 @@
 """When a scheduler asks, is ready, and reports hosts that are down."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 
@@ -30,12 +28,7 @@ class World:
         self.settings = SettingsHolder(make_settings(tmp_path, service_down_time=DOWN))
         self.manager = HostManager(self.clock, NullReporter(), self.asked.append)
         self.view = HostTurns(
-            self.manager,
-            self.settings,
-            lambda: self.serving,
-            self._ready,
-            self.clock,
-            self.reports,
+            self.manager, self.settings, lambda: self.serving, self._ready, self.clock, self.reports
         )
 
     def _ready(self):

@@ -3,15 +3,7 @@
 import pytest
 
 from rtagent.errors import HypervisorUnavailable, IdentityError, StoreUnavailable, WriterFenced
-from rtagent.service.main_thread import (
-    DESCRIBE,
-    READY,
-    RELOAD,
-    STOP,
-    EventQueue,
-    Startup,
-    Stopped,
-)
+from rtagent.service.main_thread import DESCRIBE, READY, RELOAD, STOP, EventQueue, Startup, Stopped
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
 from tests.support.trackers import Reports

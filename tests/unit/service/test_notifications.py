@@ -1,7 +1,5 @@
 """Notifications are published in order, each at least once, and the outbox is bounded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

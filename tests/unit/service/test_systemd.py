@@ -30,10 +30,7 @@ def test_watchdog_is_fed_during_progress_and_rests_and_names_a_loop_that_hangs(w
 
     world.clock.advance(31.0)
     watchdog.check()
-    assert (notifier.fed, world.notes.texts["watchdog"]) == (
-        1,
-        "fail: no progress: work for 31 s",
-    )
+    assert (notifier.fed, world.notes.texts["watchdog"]) == (1, "fail: no progress: work for 31 s")
     loop.ask_to_stop()
     turns.may_end.release()
     assert loop.stop(PATIENCE)

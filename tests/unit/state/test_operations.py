@@ -6,11 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.claims import (
-    activate_claim,
-    instance_claim,
-    update_usage,
-)
+from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore

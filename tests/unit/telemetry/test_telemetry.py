@@ -120,7 +120,7 @@ def test_creation_and_release_of_a_claim_are_logged():
             f"create claim {uid(2)} of instance {uid(1)}: building, {quantities}"
             " (instance_claim by user-1 req-1); "
             f"release claim {uid(2)} of instance {uid(1)}: released, {quantities} (release_claim)",
-        ),
+        )
     ]
 
 

@@ -1,7 +1,5 @@
 """Adversaries: no call of a caller that must be refused is answered, and none has an effect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tests.chaos.checker.claims import Claims

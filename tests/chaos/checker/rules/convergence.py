@@ -1,7 +1,5 @@
 """Convergence: in a quiet period Placement and the scheduler's view agree with the agent."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 A host that loses power, or reboots, ends its domains: none of them runs until a caller starts it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

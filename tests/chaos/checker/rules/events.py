@@ -1,7 +1,5 @@
 """Events: folded, they give the claims; those of a claim are a chain, and none comes twice."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Held twice: at no moment has a unit two owners, or a resource more users than its capacity."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Histories: each claim has one recorded history, which is a chain and ends with its state."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

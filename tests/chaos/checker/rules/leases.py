@@ -1,7 +1,5 @@
 """Leases: a claim that was never activated ends when its lease has lapsed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tests.chaos.checker import documents

@@ -1,7 +1,5 @@
 """Operations: an operation id has one effect; a repeated call gets the same claim."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tests.chaos.checker import documents

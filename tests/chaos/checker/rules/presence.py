@@ -1,7 +1,5 @@
 """Presence: what was acknowledged is there until its own end; what ended or was refused is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the revision of that answer, whoever got it. A reply that is marked stale may be
 to other callers, but not older than what the same caller has seen.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

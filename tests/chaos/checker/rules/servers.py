@@ -3,8 +3,6 @@
 A server that was moved, and is not confirmed, has those of its source, too. Nothing else is there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Usage: the node's usage is the sum of its claims and of the domains without a claim."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

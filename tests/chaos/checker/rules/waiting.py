@@ -1,7 +1,5 @@
 """Waiting: every call ends within its bound, claims are granted, and the history is whole."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

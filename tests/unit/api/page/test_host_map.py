@@ -65,9 +65,7 @@ def test_devices_are_grouped_by_root_port_once_these_are_known():
     shown = [gpu(first), gpu(second), gpu(direct), *functions]
     state, known = replace(empty(), devices=PciDevices(record(shown))), [Map()]
     agent = replace(
-        sources(state),
-        pages=PageCache(lambda: 0.0),
-        more=PageSources(root_ports=lambda: known[-1]),
+        sources(state), pages=PageCache(lambda: 0.0), more=PageSources(root_ports=lambda: known[-1])
     )
     before = ports(html.fromstring(answer(agent, "/").body.decode()))
     assert [port for port, _ in before] == [None] * 4

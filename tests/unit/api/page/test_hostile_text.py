@@ -1,7 +1,5 @@
 """One hostile text in the names of every page of an agent and of a scheduler."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -4,15 +4,7 @@ import pytest
 
 from rtagent.errors import ClaimExpired, ClaimNotFound, IllegalTransition
 from rtagent.model.migration import DEST, SOURCE
-from tests.support.move_host import (
-    GUEST,
-    LARGE,
-    SMALL,
-    Host,
-    facts,
-    in_transit,
-    source_and_dest,
-)
+from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, in_transit, source_and_dest
 
 
 def nodes(source=1, dest=2, kind="resize"):
@@ -73,8 +65,7 @@ def test_resize_on_one_host_gets_to_the_outcome_in_one_step(outcome, states, fla
 
 
 @pytest.mark.parametrize(
-    ("first", "then"),
-    [("confirmed", "reverted"), ("reverted", "confirmed"), ("failed", "arrived")],
+    ("first", "then"), [("confirmed", "reverted"), ("reverted", "confirmed"), ("failed", "arrived")]
 )
 def test_contradicting_outcome_is_refused(first, then):
     here, move = resized()

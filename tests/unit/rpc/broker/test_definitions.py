@@ -1,7 +1,5 @@
 """The definitions of users and permissions."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

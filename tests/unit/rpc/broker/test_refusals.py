@@ -1,7 +1,5 @@
 """Remedies for what RabbitMQ refuses. The texts are those of RabbitMQ 3.10."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.rpc.broker.refusals import explained, remedy

@@ -1,7 +1,5 @@
 """Who calls, how often a caller may, and what a server records of refused calls."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

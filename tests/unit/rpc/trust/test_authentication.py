@@ -1,7 +1,5 @@
 """Which calls are accepted as those of a key, and which are refused."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -75,12 +73,7 @@ def test_signed_call_is_of_its_key_whatever_the_context_says(server: Server):
 
 
 @pytest.mark.parametrize(
-    "field, value",
-    [
-        ("method", "get_claim"),
-        ("digest", "0" * 64),
-        ("nonce", "another"),
-    ],
+    "field, value", [("method", "get_claim"), ("digest", "0" * 64), ("nonce", "another")]
 )
 def test_each_signed_field_counts(server: Server, field: str, value: str):
     refused = server.refusal(server.context(**{field: value}))

@@ -1,7 +1,5 @@
 """The policy: defaults, files that override them, and files that are wrong."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signed calls that come again, and the times of those that are forgotten."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a caller accepts as the reply of a server, and what the server signs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

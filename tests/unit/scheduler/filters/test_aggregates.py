@@ -1,7 +1,5 @@
 """Filters by the metadata of aggregates: for extra specs, images, tenants, flavors."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.scheduler.filters.aggregates import (
@@ -97,8 +95,7 @@ ISOLATED = host_state(
 
 
 @pytest.mark.parametrize(
-    ("project", "passing"),
-    [("blue", True), ("red", True), ("yellow", False), (None, False)],
+    ("project", "passing"), [("blue", True), ("red", True), ("yellow", False), (None, False)]
 )
 def test_only_the_tenants_of_the_aggregates_get_the_host(project, passing):
     request = scheduler_request(project_id=project)

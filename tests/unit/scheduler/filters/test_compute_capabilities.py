@@ -1,7 +1,5 @@
 """ComputeCapabilitiesFilter: extra specs about fields and statistics of the host."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import InvalidRequest

@@ -1,7 +1,5 @@
 """Filters by scheduler hints and server groups."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import InvalidRequest

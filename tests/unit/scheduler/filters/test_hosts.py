@@ -1,7 +1,5 @@
 """Filters by what hosts report, and by the options that name hosts and limits."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics

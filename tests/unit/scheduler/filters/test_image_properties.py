@@ -1,7 +1,5 @@
 """ImagePropertiesFilter: architecture, hypervisor, VM mode, version and address bits."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtagent.errors import InvalidRequest
