@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -100,16 +101,20 @@ def _per_cell(properties: Properties, name: str) -> tuple[Property, ...]:
     """Return the values for cells 0, 1, ... up to the first unset one. The flavor or the image may
     set them, not both. An empty value counts as set: it describes a cell incompletely.
     """
-    pairs = [properties.given(f"{name}.{cell}") for cell in range(MAX_CELLS)]
-    flavor, image = (_until_unset(values) for values in zip(*pairs, strict=True))
+    pairs = (properties.given(f"{name}.{cell}") for cell in range(MAX_CELLS))
+    described = list(itertools.takewhile(any, pairs))
+    flavor = tuple(_until_unset(pair.flavor for pair in described))
+    image = tuple(_until_unset(pair.image for pair in described))
     if flavor and image:
         raise overriding("the image may not set what the flavor sets", *flavor, *image)
     return flavor or image
 
 
-def _until_unset(values: tuple[Property | None, ...]) -> tuple[Property, ...]:
-    end = values.index(None) if None in values else len(values)
-    return tuple(value for value in values[:end] if value)
+def _until_unset(values: Iterable[Property | None]) -> Iterator[Property]:
+    for value in values:
+        if value is None:
+            return
+        yield value
 
 
 def _has_value(setting: Property) -> bool:
