@@ -3,9 +3,12 @@
 import gc
 import logging
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Thousands of tests are collected, and none of them is garbage: a quarter of the time went into
@@ -33,8 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest: one worker runs each, and the others would wait."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/nova/"))
+    """Begin with the files that take longest: one worker runs each, and the others would wait. Unit
+    tests come between the others, because those wait for servers; the last ones are unit tests.
+    """
+    layers: dict[str, list[Path]] = {"nova": [], "unit": [], "": []}
+    for path in dict.fromkeys(item.path for item in items):
+        layers.get(path.relative_to(TESTS).parts[0], layers[""]).append(path)
+    places = dict.fromkeys(layers["nova"], -1.0)
+    for layer, share in (("unit", 1.0), ("", 0.85)):
+        files = layers[layer]
+        places |= {path: share * number / len(files) for number, path in enumerate(files)}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_collection_finish() -> None:
