@@ -175,6 +175,7 @@ class NovaNode:
         self._apply()
         # It reads the report, so that no claim is granted on one that cannot be read.
         self.embedded.auditor.run("host")
+        self._apply()  # provider files may describe what was not known before
 
     def _apply(self) -> None:
         """Put the settings in force, with the mediated devices that the driver listed."""
