@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         layers.get(path.relative_to(TESTS).parts[0], layers[""]).append(path)
     places = dict.fromkeys(layers["nova"], -1.0)
-    for layer, share in (("unit", 1.0), ("", 0.6)):
+    for layer, share in (("unit", 1.0), ("", 0.85)):
         files = layers[layer]
         places |= {path: share * number / len(files) for number, path in enumerate(files)}
     items.sort(key=lambda item: places[item.path])
