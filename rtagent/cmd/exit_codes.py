@@ -31,6 +31,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
+#: With the subclasses of those that are not known: a conductor's causes are found by their names.
 _ERRORS: Mapping[Exit, tuple[type[RtAgentError], ...]] = {
     Exit.USAGE: (errors.InvalidRequest, errors.AllocationMismatch),
     Exit.REFUSED: (errors.ComputeResourcesUnavailable, scheduler.NoValidHost),
