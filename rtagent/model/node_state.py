@@ -147,18 +147,17 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         after = self._with_parts(change)
         sums = OwnerSums(self.usage, self.units, self.counters)
         owners = change.owners | self._movers(change)
+        if change.policy is not None:
+            owners |= self._owners_under_policy()
         for owner in owners:
             sums.remove(*self._parts_of(owner))
         for owner in owners:
             sums.add(owner, *after._parts_of(owner))
         if sums.conflict is not None:
             raise InvariantViolated(sums.conflict)
-        usage = sums.usage
-        if change.policy is not None:
-            usage = after.sums().usage  # the policy changes what every owner counts for
         return replace(
             after,
-            usage=usage,
+            usage=sums.usage,
             counters=sums.counters,
             units=sums.units,
             touched=_with_touched(self, after, change),
@@ -217,6 +216,14 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         """Return the owners of the moves whose records change: these say where a guest is."""
         removed = (self.migrations[uuid] for uuid in change.migration_removals)
         return frozenset(record.instance_uuid for record in (*change.migrations, *removed))
+
+    def _owners_under_policy(self) -> frozenset[str]:
+        """Return the owners whose usage depends on the policy: a domain's CPUs may be dedicated
+        ones, and claims of one owner may count together. All others have one claim, and no domain
+        that differs from it.
+        """
+        several = (owner for owner, uuids in self.owners.items() if len(uuids) > 1)
+        return frozenset((*self.domain_usages, *several))
 
     def _with_parts(self, change: Change) -> NodeState:
         """Replace the parts that a change names, one revision later. The sums stay as they are."""

@@ -15,6 +15,10 @@ from typing import Any, Generic, TypeVar
 
 from rtagent.model.observation import Problem
 
+#: Seconds of work after which a batch lets other threads run: claims have priority over audits. A
+#: rest takes about as long as several short calls.
+WORK = 0.001
+
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -126,11 +130,14 @@ class _Run(Generic[K, T]):
         self.ended = threading.Event()
 
     def work(self) -> None:
+        rested = self._began
         try:
             for item in self._items:
                 if not self._keep(self._function(item)):
                     return
-                time.sleep(0)  # let other threads run: claims have priority over audits
+                if self._began - rested >= WORK:
+                    time.sleep(0)
+                    rested = time.monotonic()
         except BaseException as error:  # raised in the caller's thread
             self.error = error
         finally:

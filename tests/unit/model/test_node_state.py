@@ -5,12 +5,16 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import InvariantViolated
+from rtagent.lifecycle.moves import move_claim
 from rtagent.model import stats
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
 from rtagent.model.claim import ATTACH
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import HOST
 from rtagent.model.usage import NumaUsage, Usage, assignment_usage
+from tests.support.device_states import running
 from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid, with_claims
 
 
@@ -90,6 +94,42 @@ def test_new_policy_touches_the_host():
 
 
 # --- what is summed up ---
+
+
+def with_move(state):
+    """A guest that is resized on its host."""
+    state = with_claim(state, request(3, owner=uid(7)))
+    (claim,) = state.claims_of(uid(7))
+    build = request(4, owner=claim.owner_id)
+    move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
+    state = running(state, claim)
+    return state.fold(move_claim(state, call("resize_claim"), NOON, move).change)
+
+
+def with_domain(state):
+    """A domain that nothing claims, on two CPUs."""
+    cpus = tuple(map(frozenset, ([4], [6])))
+    occupancy = Occupancy(pcpus=frozenset({4, 6}), vcpus=cpus)
+    usage = DomainUsage(
+        domain_uuid=uid(), name="vm", active=True, vcpus=2, memory_mb=64, occupancy=occupancy
+    )
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+
+
+@pytest.mark.parametrize(
+    "made, options, vcpus",
+    [
+        (with_move, {"same_host_resize_reuse": True}, (7, 4)),
+        (with_domain, {"numa": PINNING}, (2, 0)),
+    ],
+)
+def test_new_policy_changes_what_owners_count_for(made, options, vcpus):
+    before = made(with_claim(host(), request(1)))
+    after = before.fold(Change(cause="policy", at=NOON, policy=host(**options).policy))
+    after.check()
+    again = after.fold(Change(cause="policy", at=NOON, policy=before.policy))
+    assert (before.usage.vcpus - 1, after.usage.vcpus - 1) == vcpus
+    assert again.usage == before.usage
 
 
 def test_usage_of_an_assignment_counts_every_part():
