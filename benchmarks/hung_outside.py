@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.bench import CONTEXT, Bench, percentile
 from benchmarks.figure import Figure
 from rtagent.errors import HypervisorUnavailable, NodeNotReady, RtAgentError
-from rtagent.rpc.in_flight import SLOW_CALLS
+from rtagent.rpc.method import SLOW_CALLS
 from tests.functional.outage.hung_outside import HungOutside
 from tests.servers.daemon import wait_until
 

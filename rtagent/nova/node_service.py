@@ -25,7 +25,7 @@ from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.releases import has_native_threads
 from rtagent.nova.tracker import ResourceTracker
 from rtagent.ports import Hypervisor
-from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.serving import InFlight
 from rtagent.service.context import NodeContext
 from rtagent.service.events import EventTurns
 from rtagent.service.housekeeping import Housekeeping

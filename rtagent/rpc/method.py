@@ -15,7 +15,6 @@ from oslo_context.context import RequestContext
 from rtagent.model.base import Document, Uuid, Value
 from rtagent.model.converter import Converter
 from rtagent.model.request import Arguments
-from rtagent.rpc.in_flight import SLOW_CALLS
 from rtagent.rpc.roles import ANY, OPERATOR
 
 #: Errors that any call may return; the last one if its caller makes too many calls.
@@ -40,6 +39,10 @@ CREATION_ERRORS = (
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
 #: Errors that a call may return if the caller may start the domain after it.
 READY_ERRORS = ("CpuPowerFailed",)
+#: How many calls of each slow method are served at once. All slow methods, and the calls that wait
+#: for host CPUs (`rtagent.service.power.SETTLING`), together leave a quarter of the threads to the
+#: others.
+SLOW_CALLS = 3
 
 
 class Change(Arguments, frozen=True, kw_only=True):

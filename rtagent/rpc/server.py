@@ -19,8 +19,8 @@ from rtagent.rpc import amqp_transport, driver
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.envelope import REASONS, RefusedMessage
-from rtagent.rpc.in_flight import THREADS, InFlight
 from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
+from rtagent.rpc.serving import THREADS, InFlight
 from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import SignedReplies

@@ -1,5 +1,12 @@
-"""Endpoint: serves the methods of an API: validates, counts and times every call."""
+"""Endpoint: serves the methods of an API: validates, counts and times every call.
 
+oslo.messaging serves each call on one of ``executor_thread_pool_size`` threads until the method
+returns. A call that waits for Placement or libvirt keeps its thread, and many of them would leave
+no thread for claims, ends and reads. So a call of a slow method over its limit is refused at once.
+It is not queued, because a queued call would keep a thread, too.
+"""
+
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -9,15 +16,22 @@ import msgspec
 import oslo_messaging
 from oslo_context.context import RequestContext
 
-from rtagent.errors import PlacementError, RequestError, RtAgentError, Unavailable
+from rtagent.errors import (
+    PlacementError,
+    RequestError,
+    RtAgentError,
+    TooManyRequests,
+    Unavailable,
+)
 from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import request_id
-from rtagent.rpc.in_flight import CallLimit, InFlight
-from rtagent.rpc.method import Method, MethodTable
+from rtagent.rpc.method import SLOW_CALLS, Method, MethodTable
 from rtagent.rpc.trust.access import Access, Caller
 from rtagent.rpc.validation import digest, validate
 
+#: The fewest threads that serve calls, which is oslo.messaging's default.
+THREADS = 64
 #: The number of characters of an error message that are logged. The message quotes names that the
 #: caller has sent, which may have any length.
 MAX_SENTENCE = 1000
@@ -25,6 +39,59 @@ MAX_SENTENCE = 1000
 _decode = msgspec.json.Decoder().decode
 #: Refuses the caller of a method with these arguments.
 CheckCaller = Callable[[Caller, str, Any], None]
+
+
+class InFlight:
+    """The calls that are being served.
+
+    Thread-safe: each thread serves one call at a time, and single operations of a dict are atomic.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: dict[int, tuple[str, float]] = {}
+
+    @contextmanager
+    def call(self, name: str) -> Iterator[None]:
+        """Count a call as in flight during the block."""
+        thread = threading.get_ident()
+        self._calls[thread] = (name, self._clock.monotonic())
+        try:
+            yield
+        finally:
+            del self._calls[thread]
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __str__(self) -> str:
+        """Each call and its age in seconds, oldest first."""
+        now = self._clock.monotonic()
+        calls = sorted(self._calls.copy().values(), key=lambda call: call[1])
+        return ", ".join(f"{name} for {now - started:.1f} s" for name, started in calls)
+
+
+class CallLimit:
+    """Bounds the calls of one method that are served at once. Thread-safe."""
+
+    def __init__(self, method: str, limit: int = SLOW_CALLS) -> None:
+        self._method, self._limit = method, limit
+        self._free = threading.BoundedSemaphore(limit)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Admit a call for the length of a block. :raises TooManyRequests: the limit is reached."""
+        if not self._free.acquire(blocking=False):
+            raise TooManyRequests(
+                f"{self._limit} calls of {self._method} are being served, which is the limit:"
+                " repeat the call in a few seconds",
+                method=self._method,
+                limit=self._limit,
+            )
+        try:
+            yield
+        finally:
+            self._free.release()
 
 
 class Endpoint:

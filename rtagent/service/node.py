@@ -56,10 +56,9 @@ from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import Duplicates, agent_identity
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.service import node_report

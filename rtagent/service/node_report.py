@@ -10,7 +10,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.printable import printable
 from rtagent.model.timeline import AUDIT
 from rtagent.ports import Clock
-from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.serving import InFlight
 from rtagent.service.audits import Audits
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Turn

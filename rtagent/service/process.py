@@ -16,7 +16,7 @@ from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.serving import InFlight
 from rtagent.service import main_thread
 from rtagent.service.configuration import Configuration
 from rtagent.service.loop import Loop, Turn

@@ -19,10 +19,9 @@ from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.duplicates import Duplicates, identity_of
 from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, LockOutcome, host_lock
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.roles import AGENT
 from rtagent.rpc.server import PART, RpcServer
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.service.loop import Loop, Rest, Turn, every
 
 

@@ -23,12 +23,11 @@ from rtagent.placement import loading
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc.clock_skew import clock_text
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.node_identities import NodeIdentities
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials

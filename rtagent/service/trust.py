@@ -58,18 +58,22 @@ class CallerAccess:
         self.authentication = Authentication(
             topic,
             settings.current.default.host,
-            lambda: settings.current.rpc,
+            settings.current.rpc,
             clock,
             reporter,
             TABLES[topic].methods.values(),
         )
-        bounds = CallerBounds(lambda: settings.current.rpc, clock)
-        self.access = Access(reporter, self.authentication, self._policy.authorize, bounds)
+        self._settings, self._bounds = settings, CallerBounds(settings.current.rpc, clock)
+        self.access = Access(reporter, self.authentication, self._policy.authorize, self._bounds)
 
     def reload(self) -> None:
-        """Read policy and keys again. If a file is wrong, what it said before stays in force."""
+        """Put new settings in force, and read policy and keys again. If a file is wrong, what it
+        said before stays in force.
+        """
+        options = self._settings.current.rpc
         self._policy.reload()
-        self.authentication.reload()
+        self.authentication.reload(options)
+        self._bounds.options = options
 
 
 def effective_rules(conf: cfg.ConfigOpts) -> PolicyRules:

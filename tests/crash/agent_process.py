@@ -30,10 +30,9 @@ from rtagent.model.policy import Policy
 from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.access import unsigned_access
 from rtagent.testing.failing_store import FailingStore

@@ -19,10 +19,9 @@ from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Server
 from rtagent.ports import NullReporter
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.testing.access import unsigned_access
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest

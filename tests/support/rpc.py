@@ -23,10 +23,9 @@ from rtagent.model.stored import Position
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
-from rtagent.rpc.serving import Endpoint
+from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import CallerBounds
 from rtagent.state.restoration import MemoryWitness
@@ -98,7 +97,7 @@ class Agent:
             self.identity, NODE.host, self.clock, self.tracker.creation.suspend
         )
         self.access = unsigned_access(
-            self.telemetry, bounds=bounds and CallerBounds(lambda: bounds, self.clock)
+            self.telemetry, bounds=bounds and CallerBounds(bounds, self.clock)
         )
         self.serve()
         self.document = Reply(body=b"{}")

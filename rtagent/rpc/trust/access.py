@@ -102,11 +102,12 @@ class _Account:
 class CallerBounds:
     """Thread-safe. A token bucket for each caller bounds the rate: a caller that was idle for a
     second may make the calls of a second at once.
+
+    :ivar options: those in force. Others may take their place at any time.
     """
 
-    def __init__(self, options: Callable[[], Rpc], clock: Clock) -> None:
-        """:param options: returns those in force."""
-        self._options, self._clock = options, clock
+    def __init__(self, options: Rpc, clock: Clock) -> None:
+        self.options, self._clock = options, clock
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
@@ -115,7 +116,7 @@ class CallerBounds:
 
     def enter(self, caller: str, method: str) -> None:
         """Count a call in. :raises TooManyRequests: the caller has too many calls."""
-        options, now = self._options(), self._clock.monotonic()
+        options, now = self.options, self._clock.monotonic()
         burst = max(1.0, options.max_call_rate)
         with self._lock:
             account = self._account(caller, burst, now)

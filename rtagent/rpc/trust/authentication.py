@@ -1,6 +1,6 @@
 """Authentication: who makes a call, as its signature proves."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from oslo_context.context import RequestContext
@@ -28,25 +28,27 @@ class Authentication:
         self,
         topic: str,
         host: str,
-        options: Callable[[], Rpc],
+        options: Rpc,
         clock: Clock,
         reporter: Reporter,
         methods: Collection[Method],
     ) -> None:
-        """:param options: returns those in force.
-        :param methods: of the server.
+        """:param methods: of the server.
         :raises ConfigError: the keys file is wrong.
         """
         self._topic, self._host, self._options = topic, host, options
         self._clock, self._reporter = clock, reporter.named(__name__)
-        self._ring = read_ring(options().keys_file)
+        self._ring = read_ring(options.keys_file)
         self._for_one_server = frozenset(each.name for each in methods if each.for_one_server)
         self._replays = Replays(served_once(methods))
 
-    def reload(self) -> None:
-        """Read the keys file again. While it is wrong, the keys that are known stay in force."""
+    def reload(self, options: Rpc) -> None:
+        """Put options in force, and read the keys file again. While it is wrong, the keys that are
+        known stay in force.
+        """
+        self._options = options
         try:
-            self._ring = read_ring(self._options().keys_file)
+            self._ring = read_ring(options.keys_file)
         except ConfigError as error:
             self._reporter.log("error", f"the keys that are known stay in force: {error.message}")
 
@@ -57,7 +59,7 @@ class Authentication:
     def __call__(self, context: RequestContext, method: str, document: Mapping[str, Any]) -> Caller:
         """Return the caller. :raises SignatureInvalid:"""
         proof: Proof = getattr(context, "proof", Proof())
-        options = self._options()
+        options = self._options
         if proof.signature:
             return self._proved(proof, method, document, options.signature_window)
         if options.require_signature and method != PING:

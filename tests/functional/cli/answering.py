@@ -8,8 +8,8 @@ from pathlib import Path
 from rtagent.api.address import UnixAddress
 from rtagent.api.application import Answering
 from rtagent.api.server import ReadAPI
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.server import RpcServer
+from rtagent.rpc.serving import InFlight
 from rtagent.rpc.transport import get_transport
 from tests.support.configurations import parsed
 from tests.support.rpc import Agent

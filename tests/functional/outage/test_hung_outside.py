@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rtagent.errors import HypervisorUnavailable, PlacementError, TooManyRequests
-from rtagent.rpc.in_flight import SLOW_CALLS
+from rtagent.rpc.method import SLOW_CALLS
 from tests.functional.outage.hung_outside import HungOutside
 from tests.servers import Libvirtd, Placement, RabbitMQ
 from tests.servers.daemon import wait_until

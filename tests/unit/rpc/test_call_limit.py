@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from rtagent.errors import TooManyRequests
-from rtagent.rpc.in_flight import SLOW_CALLS, THREADS, CallLimit
+from rtagent.rpc.method import SLOW_CALLS
 from rtagent.rpc.methods import METHODS
+from rtagent.rpc.serving import THREADS, CallLimit
 from rtagent.service.power import SETTLING
 from tests.support.rpc import Agent, build, claim_change
 

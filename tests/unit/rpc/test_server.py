@@ -11,8 +11,8 @@ from oslo_context.context import RequestContext
 
 from rtagent.conf import load
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.server import RpcServer
+from rtagent.rpc.serving import InFlight
 from rtagent.rpc.transport import get_transport
 from tests.support.rpc import VERSION, Agent
 

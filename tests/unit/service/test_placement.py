@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired, PlacementError
 from rtagent.model.consumers import DeletionReason
-from rtagent.rpc.in_flight import THREADS
+from rtagent.rpc.serving import THREADS
 from rtagent.service.allocation_calls import WAITING, AllocationCalls
 from rtagent.service.context import Granting, Reloaded
 from rtagent.service.heartbeat import Heartbeat

@@ -159,7 +159,7 @@ class Server:
 
     def __init__(self, **options: float) -> None:
         self.clock, self.options = ManualClock(), Rpc(**options)
-        self.bounds = CallerBounds(lambda: self.options, self.clock)
+        self.bounds = CallerBounds(self.options, self.clock)
 
     def admitted(self, caller: str, calls: int) -> int:
         """How many of some calls are admitted, which do not end."""

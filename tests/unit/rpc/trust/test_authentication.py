@@ -47,7 +47,7 @@ class Server:
     def start(self, **options: Any) -> None:
         self.options = self.files.settings(**options)
         self.authentication = Authentication(
-            "rtagent", "host-1", lambda: self.options, self.clock, self.reporter, METHODS
+            "rtagent", "host-1", self.options, self.clock, self.reporter, METHODS
         )
 
     def context(self, key: PrivateKey | None = None, **changed: Any) -> CallContext:
@@ -227,7 +227,7 @@ def test_signature_for_any_server_is_enough_for_casts_reads_and_selections_of_sc
 ):
     methods = TABLES[topic].methods
     served = Authentication(
-        topic, "host-1", lambda: server.options, server.clock, server.reporter, methods.values()
+        topic, "host-1", server.options, server.clock, server.reporter, methods.values()
     )
 
     def call(method: str, aud: str) -> Caller:
@@ -280,7 +280,9 @@ def test_wrong_signatures_and_replays_lock_nobody_out(server: Server):
 
 
 def test_without_a_keys_file_no_signature_is_accepted(server: Server):
-    authentication = Authentication("rtagent", "host-1", Rpc, server.clock, NullReporter(), METHODS)
+    authentication = Authentication(
+        "rtagent", "host-1", Rpc(), server.clock, NullReporter(), METHODS
+    )
     with pytest.raises(SignatureInvalid, match="does not know the key nova"):
         authentication(server.context(), METHOD, DOCUMENT)
 
@@ -301,16 +303,16 @@ def test_reload_applies_new_and_revoked_keys_and_keeps_all_of_them_if_the_file_i
     server: Server,
 ):
     fresh = server.files.add("fresh", "reader")
-    server.authentication.reload()
+    server.authentication.reload(server.options)
     assert server.caller(server.context(fresh)).name == "fresh"
     good = server.files.path.read_text()
     server.files.path.write_text("keys: [")
-    server.authentication.reload()
+    server.authentication.reload(server.options)
     assert server.caller(server.context(fresh)).name == "fresh"
     level, sentence = server.reporter.logged[-1]
     assert level == "error"
     assert sentence.startswith("the keys that are known stay in force: [rpc] keys_file = ")
     server.files.path.write_text(good)
     server.files.revoke("fresh")
-    server.authentication.reload()
+    server.authentication.reload(server.options)
     assert "does not know the key fresh" in server.refusal(server.context(fresh)).message

@@ -55,7 +55,7 @@ def test_a_signed_call_is_served_once(tmp_path: Path, method: str):
     files, clock = KeyFiles(tmp_path), ManualClock(start=datetime.now(UTC))
     key, options = files.add("ops", "operator"), files.settings()
     methods = TABLES["scheduler"].methods.values()
-    served = Authentication("scheduler", "s1", lambda: options, clock, NullReporter(), methods)
+    served = Authentication("scheduler", "s1", options, clock, NullReporter(), methods)
 
     def signed() -> CallContext:
         return signed_context(key, clock.now(), DOCUMENT, aud="scheduler.s1", method=method)
