@@ -10,7 +10,7 @@ from rtagent import claims
 from rtagent.lifecycle import attach
 from rtagent.model.assignment import PmemNamespace, ResourceInventory
 from rtagent.model.claim import Claim
-from rtagent.model.decision import Granted
+from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import Device, Mdev, PciDevice, PciDevices
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, provider_suffix
@@ -24,7 +24,7 @@ from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
-from tests.support.hosts import NODE, NOON, PINNING, TOPOLOGY, call, host, request, uid
+from tests.support.hosts import NODE, NOON, PINNING, TOPOLOGY, call, domain_usage, host, request
 from tests.support.pci_hosts import ALIASES, GPU_IDS, SPECS, two_gpus_and_a_nic
 
 PMEM = ResourceInventory(
@@ -73,10 +73,34 @@ def built(
 
     :param arguments: of `request`.
     """
+    return build_claim(state, aliased(aliases, extra_specs=extra_specs, **arguments))
+
+
+def aliased(
+    aliases: str, *, extra_specs: Mapping[str, str] | None = None, **arguments: Any
+) -> BuildRequest:
+    """Return a request for a flavor with these aliases. :param arguments: of `request`."""
     specs = {**({"pci_passthrough:alias": aliases} if aliases else {}), **(extra_specs or {})}
-    return after(
-        state, claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **arguments))
-    )
+    return request(extra_specs=specs, **arguments)
+
+
+def build_claim(state: NodeState, build: BuildRequest) -> tuple[NodeState, Claim]:
+    """Build the claim of a request; a refusal fails the test."""
+    return after(state, claims.instance_claim(state, call(), NOON, build))
+
+
+def with_builds(state: NodeState, *builds: BuildRequest) -> NodeState:
+    """Return the state after claims of these requests; a refusal fails the test."""
+    for build in builds:
+        state, _ = build_claim(state, build)
+    return state
+
+
+def refusal(state: NodeState, build: BuildRequest) -> Refused:
+    """Return why no claim is made of a request; a claim fails the test."""
+    decision = claims.instance_claim(state, call(), NOON, build)
+    assert isinstance(decision, Refused)
+    return decision
 
 
 def after(state: NodeState, decision) -> tuple[NodeState, Claim]:
@@ -209,10 +233,7 @@ def encrypted(model: str | None = None, **arguments: object) -> BuildRequest:
 
 def orphan(model: str = AMD_SEV) -> DomainUsage:
     """Return the usage of a domain without a claim."""
-    occupancy = Occupancy(mem_encryption=model)
-    return DomainUsage(
-        domain_uuid=uid(), name="d", active=True, vcpus=1, memory_mb=64, occupancy=occupancy
-    )
+    return domain_usage(memory_mb=64, occupancy=Occupancy(mem_encryption=model))
 
 
 def provider_of(model: str) -> str:

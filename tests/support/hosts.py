@@ -11,10 +11,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rtagent.model.change import Call
+from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import Parts, consumers_of, owner_of
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
@@ -109,6 +109,30 @@ def with_claims(
         stored(state), claims=tuple(claims), domain_usages=tuple(domain_usages), revision=revision
     )
     return restore(rows, state.policy)
+
+
+def domain_usage(
+    owner: str | None = None,
+    vcpus: int = 1,
+    memory_mb: int = 1,
+    *,
+    active: bool = True,
+    occupancy: Occupancy | None = None,
+) -> DomainUsage:
+    """Return what a domain uses."""
+    return DomainUsage(
+        domain_uuid=owner or uid(),
+        name="vm",
+        active=active,
+        vcpus=vcpus,
+        memory_mb=memory_mb,
+        occupancy=occupancy or Occupancy(),
+    )
+
+
+def observed(state: NodeState, *usages: DomainUsage) -> NodeState:
+    """Return the state after an audit has recorded what these domains use."""
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=usages))
 
 
 def consumer_allocations(state: NodeState, consumer_uuid: str) -> Parts:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, PciDevices, Tags
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, MdevType, PciDevice, PciDevices, Tags
 from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_users import DeviceAllocation
@@ -36,6 +36,11 @@ SPECS = parse_specs([json.dumps(ids) for ids in (GPU_IDS, PF_IDS, VF_IDS)])
 
 def gpu(address: str = GPU_0, numa_node: int | None = 0, **other: object) -> Device:
     return Device(address=address, numa_node=numa_node, **GPU_IDS, **other)
+
+
+def vgpu_type(number: int) -> MdevType:
+    """Return the type of virtual GPUs of which a device can create so many."""
+    return MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=number)
 
 
 def nic(pf: str = PF_0, vfs: int = 4, numa_node: int | None = 0) -> Iterator[Device]:

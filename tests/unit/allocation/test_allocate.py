@@ -3,37 +3,33 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.allocation.device_fits import reusable_by
-from rtagent.model.decision import ReasonCode, Refused
-from rtagent.model.device import MdevType
+from rtagent.model.decision import ReasonCode
 from rtagent.model.request import PciRequest
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,
     addresses,
+    aliased,
     audited,
     built,
     device_host,
     domain,
     policy,
+    refusal,
     released,
     seen,
 )
-from tests.support.hosts import NOON, PINNED, call, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf
+from tests.support.hosts import PINNED, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf, vgpu_type
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
 
 
 def refused(state, aliases="", **asked):
-    specs = dict(asked.pop("extra_specs", {}))
-    if aliases:
-        specs["pci_passthrough:alias"] = aliases
-    answer = claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **asked))
-    assert isinstance(answer, Refused)
-    return [(reason.code, reason.resource, reason.available) for reason in answer.reasons]
+    reasons = refusal(state, aliased(aliases, **asked)).reasons
+    return [(reason.code, reason.resource, reason.available) for reason in reasons]
 
 
 def cells(claim):
@@ -99,12 +95,8 @@ def test_guest_without_cells_is_assigned_devices_of_any_cell():
 
 def vgpus(number=2, pmem=(PMEM,)):
     """Make a host with one GPU that can create so many virtual GPUs."""
-    device = replace(gpu(GPU_0, 0), mdev_types=(mdev_type(number),))
+    device = gpu(mdev_types=(vgpu_type(number),))
     return device_host(record([device]), pci=policy(mdev_types=(VGPU_TYPE,), pmem=pmem))
-
-
-def mdev_type(number):
-    return MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=number)
 
 
 def identifiers(claim):
@@ -168,8 +160,7 @@ def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
 @pytest.mark.parametrize("node", [0, 1])
 def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
     """Only one GPU may be assigned whole, so the virtual GPU is the other one's."""
-    types = (MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2),)
-    gpus = [gpu(address, cell, mdev_types=types) for cell, address in enumerate((GPU_0, GPU_1))]
+    gpus = [gpu(each, cell, mdev_types=(vgpu_type(2),)) for cell, each in enumerate((GPU_0, GPU_1))]
     state = device_host(record(gpus), pci=policy(mdev_types=(VGPU_TYPE,)))
     kept = replace(state.devices[(GPU_0, GPU_1)[1 - node]], listed=False)
     state = replace(state, devices=state.devices.changed((), (kept,)))

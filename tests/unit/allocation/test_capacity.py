@@ -4,27 +4,24 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.model.change import Change
-from rtagent.model.decision import Granted, ReasonCode, Refused
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.request import Limits
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid
+from tests.support.device_states import refusal, with_builds
+from tests.support.hosts import (
+    NOON,
+    PINNED,
+    PINNING,
+    call,
+    domain_usage,
+    host,
+    observed,
+    request,
+    uid,
+)
 
 
 def decide(state, asked):
     return claims.instance_claim(state, call(), NOON, asked)
-
-
-def filled(state, asked):
-    return state.fold(decide(state, asked).change)
-
-
-def domain_usage(owner, vcpus, memory_mb, active=True):
-    return DomainUsage(domain_uuid=owner, name="x", active=active, vcpus=vcpus, memory_mb=memory_mb)
-
-
-def with_domains(state, *domain_usages):
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=domain_usages))
 
 
 @pytest.mark.parametrize(
@@ -51,19 +48,18 @@ def test_claim_fits_within_reserves_and_ratios(policy, asked, fits):
 def test_claims_together_are_limited_by_exactly_the_ratio():
     state = host(cpu_allocation_ratio=4.0, ram_allocation_ratio=1.1)
     for _ in range(4):
-        state = filled(state, request(8, 1))
-    refused = decide(state, request(1, 1))
+        state = with_builds(state, request(8, 1))
+    refused = refusal(state, request(1, 1))
     assert [(r.code, r.resource, r.available) for r in refused.reasons] == [
         (ReasonCode.INSUFFICIENT, "VCPU", 0)
     ]
-    state = filled(host(ram_allocation_ratio=1.1), request(1, 16384))
+    state = with_builds(host(ram_allocation_ratio=1.1), request(1, 16384))
     assert isinstance(decide(state, request(1, 18022 - 16384)), Granted)
-    assert not isinstance(decide(state, request(1, 18023 - 16384)), Granted)
+    refusal(state, request(1, 18023 - 16384))
 
 
 def test_single_claim_never_exceeds_the_physical_total_whatever_the_ratio():
-    refused = decide(host(cpu_allocation_ratio=16.0), request(9, 1))
-    (reason,) = refused.reasons
+    (reason,) = refusal(host(cpu_allocation_ratio=16.0), request(9, 1)).reasons
     assert (reason.code, reason.requested, reason.available) == (ReasonCode.EXCEEDS_HOST, 9, 8)
 
 
@@ -86,14 +82,13 @@ def test_limits_of_the_request_replace_what_the_host_advertises(limits, asked, f
 
 def test_adopted_orphan_counts_once():
     owner = uid()
-    state = with_domains(host(), domain_usage(owner, 6, 12000))
-    after = filled(state, request(6, 12000, owner=owner))
+    state = observed(host(), domain_usage(owner, 6, 12000))
+    after = with_builds(state, request(6, 12000, owner=owner))
     assert (after.usage.vcpus, after.usage.memory_mb) == (6, 12000)
-    after.check()
 
 
 def test_full_resource_does_not_refuse_a_claim_that_needs_none_of_it():
-    full = filled(host(), request(1, 1, 100))
+    full = with_builds(host(), request(1, 1, 100))
     assert isinstance(decide(full, request(1, 1, 0)), Granted)
 
 
@@ -102,9 +97,8 @@ def test_shared_disk_is_not_checked_here_unless_the_request_limits_it():
     placement = replace(state.policy.placement, disk_provider=uid())
     state = replace(state, policy=replace(state.policy, placement=placement))
     assert isinstance(decide(state, request(1, 1, 101)), Granted)
-    assert filled(state, request(1, 1, 101)).usage.disk_mb == 101 * 1024
-    refused = decide(state, request(1, 1, 101, limits=Limits(disk_gb=50)))
-    assert not isinstance(refused, Granted)
+    assert with_builds(state, request(1, 1, 101)).usage.disk_mb == 101 * 1024
+    refusal(state, request(1, 1, 101, limits=Limits(disk_gb=50)))
 
 
 UNJUDGED = {"judge_amounts": False, "numa": PINNING}
@@ -121,8 +115,8 @@ UNJUDGED = {"judge_amounts": False, "numa": PINNING}
 )
 def test_amounts_that_are_not_judged_refuse_nothing_and_are_counted(asked):
     state = host(**UNJUDGED)
-    assert isinstance(decide(replace(state, policy=host(numa=PINNING).policy), asked), Refused)
-    after = filled(state, asked)
+    refusal(replace(state, policy=host(numa=PINNING).policy), asked)
+    after = with_builds(state, asked)
     assert after.usage.vcpus == asked.instance.flavor.vcpus
     assert after.usage.memory_mb == asked.instance.flavor.memory_mb
     assert after.usage.disk_mb == asked.instance.flavor.root_gb * 1024

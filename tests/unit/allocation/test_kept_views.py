@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.allocation.kept_views import host_for_new_owners, keep_views
 from rtagent.model.change import Change
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.numa.host_cells import host_cells
 from rtagent.pci.allocations import device_allocations
 from tests.support.audits import check_views, views
-from tests.support.device_states import addresses, device_host
-from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.device_states import addresses, aliased, device_host
+from tests.support.hosts import NOON, PINNED, call, domain_usage, uid
 from tests.support.pci_hosts import GPU_0, vf
 
 
@@ -24,10 +24,7 @@ def after(state, change):
 
 def built(state, aliases="", **asked):
     """Return the state after a build, with its views kept, and the claim."""
-    specs = {**asked.pop("extra_specs", {})}
-    if aliases:
-        specs["pci_passthrough:alias"] = aliases
-    granted = claims.instance_claim(state, call(), NOON, request(extra_specs=specs, **asked))
+    granted = claims.instance_claim(state, call(), NOON, aliased(aliases, **asked))
     return after(state, granted.change), granted.claims[0]
 
 
@@ -37,9 +34,7 @@ def ended(state, claim):
 
 def using(state, owner, occupancy, active=True):
     """Return the state with a domain that has no claim, with its views kept."""
-    usage = DomainUsage(
-        domain_uuid=owner, name="vm", active=active, vcpus=1, memory_mb=1, occupancy=occupancy
-    )
+    usage = domain_usage(owner, active=active, occupancy=occupancy)
     return after(state, Change(cause="audit", at=NOON, domain_usages=(usage,)))
 
 
@@ -56,9 +51,8 @@ def test_views_equal_those_made_anew_after_each_change(state):
     check_views(state)
     state, first = built(state, "gpu:1,vf:1", extra_specs=PINNED)
     check_views(state)
-    state = using(
-        state, uid(77), Occupancy(devices=frozenset({GPU_0, vf(1)}), pcpus=frozenset({3}))
-    )
+    busy = Occupancy(devices=frozenset({GPU_0, vf(1)}), pcpus=frozenset({3}))
+    state = using(state, uid(77), busy)
     check_views(state)
     state = using(state, uid(77), Occupancy(devices=frozenset({vf(1)})), active=False)
     check_views(state)

@@ -15,7 +15,7 @@ from rtagent.errors import (
 )
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
-from rtagent.model.decision import Granted, ReasonCode, Refused
+from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, pool
 from rtagent.model.migration import MoveRequest
 from rtagent.model.policy import AdditionalInventory, PlacementPolicy
@@ -26,9 +26,11 @@ from rtagent.reconcile.drift import drifts
 from tests.support.device_states import (
     SEV,
     after,
+    build_claim,
     encrypted,
     orphan,
     provider_of,
+    refusal,
     released,
     running,
     sev_host,
@@ -61,13 +63,11 @@ def wanting(quantity, **other):
 
 
 def claimed(state, quantity, **other):
-    return after(state, claims.instance_claim(state, call(), NOON, wanting(quantity, **other)))
+    return build_claim(state, wanting(quantity, **other))
 
 
-def refusal(state, quantity):
-    decision = claims.instance_claim(state, call(), NOON, wanting(quantity))
-    assert isinstance(decision, Refused)
-    (reason,) = decision.reasons
+def why_not(state, quantity):
+    (reason,) = refusal(state, wanting(quantity)).reasons
     return reason.code, reason.requested, reason.available
 
 
@@ -81,7 +81,7 @@ def refusal(state, quantity):
     ],
 )
 def test_one_claim_respects_the_limits_of_the_inventory(limits, quantity, expected):
-    assert refusal(offering(offer(**limits)), quantity) == expected
+    assert why_not(offering(offer(**limits)), quantity) == expected
 
 
 def test_first_provider_with_enough_gives_the_whole_quantity():
@@ -90,11 +90,11 @@ def test_first_provider_with_enough_gives_the_whole_quantity():
     assert [each.suffix for each in claim.quantities] == [""]
     state, claim = claimed(state, 8)
     assert claim.quantities[0].provider == provider_uuid(NODE, state.policy.placement, "RACK")
-    assert refusal(state, 8) == (ReasonCode.INSUFFICIENT, 8, 4)
+    assert why_not(state, 8) == (ReasonCode.INSUFFICIENT, 8, 4)
 
 
 def test_class_that_nobody_offers_is_refused_by_its_name():
-    assert refusal(host(), 1) == (ReasonCode.NOT_OFFERED, 1, 0)
+    assert why_not(host(), 1) == (ReasonCode.NOT_OFFERED, 1, 0)
 
 
 def test_claims_keep_what_is_offered_no_more():
@@ -103,7 +103,7 @@ def test_claims_keep_what_is_offered_no_more():
     state.check()
     assert state.usage.quantities == {("", FOO): 8}
     state = with_claims(offering(offer()), [claim])
-    assert refusal(state, 5) == (ReasonCode.INSUFFICIENT, 5, 4)
+    assert why_not(state, 5) == (ReasonCode.INSUFFICIENT, 5, 4)
 
 
 @pytest.mark.parametrize(("reuse", "expected"), [(False, 7), (True, 4)])
@@ -127,29 +127,25 @@ def test_both_claims_of_a_resize_on_one_host_count(reuse, expected):
 def test_numbered_groups_come_from_one_provider_each(policy, numbers, expected):
     specs = {f"resources{n}:{FOO}": str(number) for n, number in enumerate(numbers)}
     wanted = request(1, 64, extra_specs={**specs, "group_policy": policy})
-    state = offering(offer(), offer("_x"))
-    _, claim = after(state, claims.instance_claim(state, call(), NOON, wanted))
+    _, claim = build_claim(offering(offer(), offer("_x")), wanted)
     assert {each.suffix: each.quantity for each in claim.quantities} == expected
 
 
 def test_numbered_groups_that_do_not_fit_together_are_refused_with_what_does():
     specs = {f"resources{n}:{FOO}": "9" for n in range(3)}
     wanted = request(1, 64, extra_specs={**specs, "group_policy": "isolate"})
-    decision = claims.instance_claim(offering(offer(), offer("_x")), call(), NOON, wanted)
-    assert isinstance(decision, Refused)
-    (reason,) = decision.reasons
+    (reason,) = refusal(offering(offer(), offer("_x")), wanted).reasons
     assert (reason.requested, reason.available) == (27, 18)
     assert "with group_policy=isolate" in str(reason)
 
 
 def built(state, model=None, **arguments):
-    return after(state, claims.instance_claim(state, call(), NOON, encrypted(model, **arguments)))
+    return build_claim(state, encrypted(model, **arguments))
 
 
 def refused(state, model=None):
-    answer = claims.instance_claim(state, call(), NOON, encrypted(model))
-    assert isinstance(answer, Refused)
-    return [(r.code, r.where, r.requested, r.available) for r in answer.reasons]
+    reasons = refusal(state, encrypted(model)).reasons
+    return [(r.code, r.where, r.requested, r.available) for r in reasons]
 
 
 def test_a_guest_takes_one_context_of_its_model():
@@ -175,8 +171,8 @@ NODE_NAME = NODE.hypervisor_hostname
 def test_a_host_without_encryption_refuses_it_by_name(model):
     where = f"{NODE_NAME}_{model.replace('-', '_')}"
     assert refused(host(), model) == [("not_offered", where, 1, 0)]
-    answer = claims.instance_claim(host(), call(), NOON, encrypted(model))
-    assert "MEM_ENCRYPTION_CONTEXT: 1 contexts requested" in str(answer)
+    answer = str(refusal(host(), encrypted(model)))
+    assert "MEM_ENCRYPTION_CONTEXT: 1 contexts requested" in answer
 
 
 def test_the_operator_lowers_the_number_of_contexts():
@@ -239,10 +235,7 @@ def allocated(**parts: dict[str, int]) -> dict[str, Allocation]:
 def test_a_claim_follows_the_allocation_of_its_context():
     one = {"MEM_ENCRYPTION_CONTEXT": 1}
     right = allocated(**{provider_of(AMD_SEV): one})
-    state, claim = after(
-        sev_host(),
-        claims.instance_claim(sev_host(), call(), NOON, replace(encrypted(), allocations=right)),
-    )
+    state, claim = build_claim(sev_host(), replace(encrypted(), allocations=right))
     assert claim.mem_encryption.model == AMD_SEV
     for wrong in (
         allocated(),

@@ -12,6 +12,7 @@ from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits, PciRequest
 from rtagent.model.usage import Usage
+from tests.support.device_states import refusal
 from tests.support.hosts import NOON, call, host, request
 
 
@@ -32,8 +33,7 @@ def test_extra_resources_are_added_to_those_of_the_flavor():
     ],
 )
 def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
-    refused = claims.instance_claim(host(), call(), NOON, asked)
-    assert [r.code for r in refused.reasons] == [ReasonCode.NOT_OFFERED]
+    assert [r.code for r in refusal(host(), asked).reasons] == [ReasonCode.NOT_OFFERED]
 
 
 @pytest.mark.parametrize("number", ["0", ""])

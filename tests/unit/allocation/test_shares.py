@@ -9,8 +9,7 @@ from rtagent import claims
 from rtagent.errors import AllocationMismatch
 from rtagent.lifecycle import attach
 from rtagent.lifecycle.moves.destination import move_claim
-from rtagent.model.decision import Granted, Refused
-from rtagent.model.device import MdevType
+from rtagent.model.decision import Granted
 from rtagent.model.migration import MoveRequest
 from rtagent.model.policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
@@ -20,14 +19,17 @@ from tests.support.device_states import (
     VGPU_TYPE,
     addresses,
     after,
+    aliased,
     attaching,
+    build_claim,
     built,
     device_host,
     policy,
+    refusal,
     running,
 )
-from tests.support.hosts import NODE, NOON, call, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
+from tests.support.hosts import NODE, NOON, call, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vgpu_type
 
 FOO = AdditionalInventory(
     suffix="",
@@ -74,8 +76,7 @@ def allocations(*parts: dict, **root: int) -> dict[str, Allocation]:
 def mdev_host(**pci_policy):
     """Return a host with two GPUs of mediated devices, and persistent memory."""
     options = policy(mdev_types=(VGPU_TYPE,), pmem=(PMEM,), **pci_policy)
-    types = (MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=3),)
-    gpus = (gpu(address, mdev_types=types) for address in (GPU_0, GPU_1))
+    gpus = (gpu(address, mdev_types=(vgpu_type(3),)) for address in (GPU_0, GPU_1))
     return device_host(record(gpus), pci=options)
 
 
@@ -91,17 +92,13 @@ def offering(state, *offered: AdditionalInventory):
 
 
 def following(whole, mapping=None, aliases="", **arguments):
-    specs = dict(arguments.pop("extra_specs", {}))
-    if aliases:
-        specs["pci_passthrough:alias"] = aliases
-    build = request(extra_specs=specs, **arguments)
+    build = aliased(aliases, **arguments)
     return replace(build, allocations=whole, provider_mapping=mapping or {})
 
 
 def claimed(state, whole, mapping=None, aliases="", **arguments):
     """Build a claim that follows allocations; return the state and the claim."""
-    build = following(whole, mapping, aliases, **arguments)
-    return after(state, claims.instance_claim(state, call(), NOON, build))
+    return build_claim(state, following(whole, mapping, aliases, **arguments))
 
 
 def mismatches(state, whole, mapping=None, aliases="", **arguments):
@@ -115,11 +112,8 @@ def mismatches(state, whole, mapping=None, aliases="", **arguments):
 
 
 def refused(state, whole, mapping=None, aliases="", **arguments):
-    decision = claims.instance_claim(
-        state, call(), NOON, following(whole, mapping, aliases, **arguments)
-    )
-    assert isinstance(decision, Refused)
-    return [str(reason) for reason in decision.reasons]
+    reasons = refusal(state, following(whole, mapping, aliases, **arguments)).reasons
+    return [str(reason) for reason in reasons]
 
 
 # -- amounts that Placement decides on ------------------------------------------------------------

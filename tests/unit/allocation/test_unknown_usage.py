@@ -7,15 +7,14 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle.attach import claim_pci_devices
-from rtagent.model.change import Change
 from rtagent.model.decision import Granted, ReasonCode
-from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.request import Image
 from rtagent.scheduler.replica import replica_for, replica_of
 from rtagent.scheduler.report import description_of, digest_of, instances_of, report_of
 from rtagent.scheduler.report_documents import report_document, report_from
 from tests.support.device_states import PMEM, SEV, VGPU_TYPE, attaching, built, device_host, policy
-from tests.support.hosts import NOON, PINNED, TOPOLOGY, call, request, uid
+from tests.support.hosts import NOON, PINNED, TOPOLOGY, call, domain_usage, observed, request, uid
 from tests.support.pci_hosts import GPU_0, gpu, record
 from tests.support.random_nodes import GPUS
 
@@ -44,15 +43,8 @@ HOST = replace(HOST, topology=replace(TOPOLOGY, mem_encryption=(SEV,)))
 
 def unknown(state, *kinds, owner=OTHER, active=True):
     """The state with a domain of which these kinds are unknown."""
-    usage = DomainUsage(
-        domain_uuid=owner,
-        name="vm",
-        active=active,
-        vcpus=0,
-        memory_mb=0,
-        occupancy=Occupancy(unknown=frozenset(kinds)),
-    )
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    occupancy = Occupancy(unknown=frozenset(kinds))
+    return observed(state, domain_usage(owner, 0, 0, active=active, occupancy=occupancy))
 
 
 def decided(state, specs):

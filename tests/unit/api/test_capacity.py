@@ -5,7 +5,6 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.api.routes import answer
 from rtagent.capacity.count import Counts
 from rtagent.errors import NodeNotReady
@@ -15,7 +14,8 @@ from rtagent.model.policy import NumaPolicy, PciPolicy
 from rtagent.model.request import Flavor
 from tests.support.api_states import sources
 from tests.support.claims import pinned_claim
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, with_claims
+from tests.support.device_states import with_builds
+from tests.support.hosts import NOON, PINNED, PINNING, host, request, with_claims
 from tests.support.numa_hosts import PAGES
 from tests.support.pci_hosts import gpu, record
 from tests.support.random_nodes import ALIASES
@@ -25,11 +25,8 @@ HUGE = replace(LARGE, name="huge", vcpus=5)
 
 
 def built(*numbers, **policy):
-    state = host(numa=PINNING, **policy)
-    for vcpus in numbers:
-        build = request(vcpus, 1024, 1, name=f"f{vcpus}", extra_specs=PINNED)
-        state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
-    return state
+    flavors = [(request(n, 1024, 1, name=f"f{n}", extra_specs=PINNED)) for n in numbers]
+    return with_builds(host(numa=PINNING, **policy), *flavors)
 
 
 def served(state, *listed, **more):

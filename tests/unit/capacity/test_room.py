@@ -6,7 +6,6 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.allocation.requirements import from_request
 from rtagent.capacity.count import Count, Counts
 from rtagent.capacity.room import emptied, judged, room
@@ -14,7 +13,8 @@ from rtagent.capacity.stranded import stranded
 from rtagent.model.device import PciDevices
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import Flavor
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.device_states import with_builds
+from tests.support.hosts import PINNED, PINNING, host, request
 from tests.support.pci_hosts import gpu, record
 from tests.support.random_nodes import ALIASES
 
@@ -36,12 +36,6 @@ def counted(state, vcpus=1, memory_mb=512, root_gb=0, **specs):
 
 def pinned(state, vcpus):
     return counted(state, vcpus, **PINNED)
-
-
-def after(state, *builds):
-    for build in builds:
-        state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
-    return state
 
 
 def test_plain_guests_are_counted_by_the_scarcest_sum():
@@ -69,7 +63,7 @@ def test_a_flavor_that_does_not_fit_the_empty_host_never_fits(asked, never):
 
 
 def test_a_flavor_that_fits_the_empty_host_is_not_said_to_fit_never():
-    full = after(HOST, *(request(2, 512, extra_specs=PINNED) for _ in range(3)))
+    full = with_builds(HOST, *(request(2, 512, extra_specs=PINNED) for _ in range(3)))
     assert pinned(full, 2).never == ""
     assert pinned(full, 2).number == 0
     assert pinned(emptied(full), 2).number == 3
@@ -145,7 +139,7 @@ def test_a_state_of_the_same_revision_is_not_counted_again():
     counts = Counts()
     first = counts.of(HOST)
     assert counts.of(replace(HOST)) is first
-    changed = after(HOST, request(1, 512, extra_specs=PINNED))
+    changed = with_builds(HOST, request(1, 512, extra_specs=PINNED))
     assert counts.of(changed) is not first
 
 

@@ -11,14 +11,13 @@ from rtagent.lifecycle.placed_guests import (
 )
 from rtagent.model.change import Change
 from rtagent.model.claim import DAMAGED
-from rtagent.model.device import MdevType
 from rtagent.model.policy import Policy
 from rtagent.placement.adoption import Adoption
 from tests.support import device_states
 from tests.support.device_states import VGPU_TYPE, device_host, policy
 from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid, with_claims
 from tests.support.numa_hosts import LARGE, PAGES
-from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, record
+from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, record, vgpu_type
 
 KINDS = {
     "plain": {},
@@ -54,13 +53,12 @@ def test_claim_follows_the_configuration_and_keeps_its_own_cpus(specs):
     assert 1 not in after.claims[claim.uuid].numa_topology.allowed
 
 
-MDEV = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
 ADOPTED = Adoption(node=NODE.uuid, children={"pci_0000_08_00_0": uid(60), "0000:88:00.0": uid(61)})
 
 
 def claimed():
     """Return a host with a claim of a virtual GPU, and one of a whole GPU."""
-    devices = record([gpu(GPU_0, 0, mdev_types=(MDEV,)), gpu(GPU_1, 1)])
+    devices = record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),)), gpu(GPU_1, 1)])
     pci = policy(SPECS, mdev_types=(VGPU_TYPE,), report_in_placement=True)
     state, one = device_states.built(
         device_host(devices, pci=pci), extra_specs={"resources:VGPU": "1"}

@@ -1,8 +1,6 @@
 """Units that a caller states, and those of them that others hold."""
 
 import pytest
-from immutables import Map
-from msgspec.structs import replace
 
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.stated_units import (
@@ -14,12 +12,11 @@ from rtagent.lifecycle.stated_units import (
 )
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import PCI, PCPU, RESOURCE
-from rtagent.model.device import MdevType
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import Occupancy
 from tests.support.claims import given, stated
 from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, after, device_host, policy
-from tests.support.hosts import NOON, call, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, record, vf
+from tests.support.hosts import NOON, call, domain_usage, observed, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, record, vf, vgpu_type
 
 
 def test_recorded_devices_are_not_recorded_again():
@@ -44,8 +41,7 @@ def test_device_keeps_its_request_and_gets_the_rest_from_its_record():
 
 
 def test_resource_of_a_parent_device_gets_its_parent():
-    supported = MdevType(id=VGPU_TYPE.type, device_api="vfio-pci", available_instances=2)
-    card = gpu(GPU_0, mdev_types=(supported,))
+    card = gpu(mdev_types=(vgpu_type(2),))
     state = device_host(record([card]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,)))
     (mdevs,) = (each for each in state.resource_inventories if each.provider)
     mdev = AssignedResource(resource_class="VGPU", identifier=mdevs.identifiers[0])
@@ -85,18 +81,8 @@ MDEVS = tuple(
 
 def with_orphan(active=True, **occupancy):
     """A host with a domain that has no claim."""
-    usage = DomainUsage(
-        domain_uuid=OTHER,
-        name="vm",
-        active=active,
-        vcpus=1,
-        memory_mb=1,
-        occupancy=Occupancy(**occupancy),
-    )
-    state = device_host(pci=policy(pmem=(PMEM,)))
-    state = replace(state, domain_usages=Map({OTHER: usage}))
-    sums = state.sums()
-    return replace(state, usage=sums.usage, counters=sums.counters)
+    usage = domain_usage(OTHER, active=active, occupancy=Occupancy(**occupancy))
+    return observed(device_host(pci=policy(pmem=(PMEM,))), usage)
 
 
 def claim_of(asked):

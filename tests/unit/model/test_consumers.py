@@ -5,35 +5,38 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.consumers import INSTANCE, MIGRATION, consumers_of, own_providers, owner_of
-from rtagent.model.device import MdevType, Tags
+from rtagent.model.device import Tags
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
-from tests.support.device_states import VGPU_TYPE, after, built, device_host, policy, released
+from tests.support.device_states import (
+    VGPU_TYPE,
+    build_claim,
+    built,
+    device_host,
+    policy,
+    released,
+)
 from tests.support.hosts import (
     NODE,
-    NOON,
     PINNED,
     PINNING,
-    call,
     consumer_allocations,
     host,
     request,
     uid,
 )
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
-from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record, vgpu_type
 
 SMALL_PARTS = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
 LARGE_PARTS = {"VCPU": 2, "MEMORY_MB": 3072, "DISK_GB": 2}
 GPU_CLASS, VF_CLASS = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C"
 SPECS = parse_specs([json.dumps(ids) for ids in (GPU_IDS, VF_IDS)])
-MDEV = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
 VFS = list(nic())[1:]
 DEVICES = record([gpu(GPU_0, 0), *VFS])
-WITH_VGPUS = record([gpu(GPU_0, 0, mdev_types=(MDEV,)), *VFS])
+WITH_VGPUS = record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),)), *VFS])
 
 
 def reporting(devices=None, **more):
@@ -185,7 +188,5 @@ def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated():
     asked = request(vcpus=2, memory_mb=2048, root_gb=3, extra_specs=specs)
     allocated = {NODE.uuid: {"MEMORY_MB": 128, "DISK_GB": 3}}
     allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}
-    state, claim = after(
-        host(), claims.instance_claim(host(), call(), NOON, replace(asked, allocations=allocations))
-    )
+    state, claim = build_claim(host(), replace(asked, allocations=allocations))
     assert consumer_allocations(state, claim.owner_id) == allocated

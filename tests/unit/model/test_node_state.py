@@ -3,28 +3,33 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.errors import InvariantViolated
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model import stats
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
 from rtagent.model.claim import ATTACH
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import HOST
 from rtagent.model.usage import NumaUsage, Usage, assignment_usage
-from tests.support.device_states import running
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid, with_claims
-
-
-def with_claim(state, asked):
-    decision = claims.instance_claim(state, call(), NOON, asked)
-    return state.fold(decision.change)
+from tests.support.device_states import build_claim, running, with_builds
+from tests.support.hosts import (
+    NOON,
+    PINNED,
+    PINNING,
+    call,
+    domain_usage,
+    host,
+    observed,
+    request,
+    uid,
+    with_claims,
+)
 
 
 def test_repr_is_one_line():
-    state = with_claim(host(), request(2, 100))
+    state = with_builds(host(), request(2, 100))
     assert repr(state) == (
         "<NodeState cn1.example r1 e0 claims=1 domain_usages=0 used=Usage(vcpus=2, memory_mb=100)>"
     )
@@ -39,7 +44,7 @@ def test_repr_is_one_line():
     ],
 )
 def test_check_finds_wrong_sums_and_indexes(wrong):
-    state = with_claim(host(), request(2, 100))
+    state = with_builds(host(), request(2, 100))
     state.check()
     with pytest.raises(InvariantViolated):
         replace(state, **wrong).check()
@@ -49,7 +54,7 @@ def test_check_finds_wrong_sums_and_indexes(wrong):
     "wrong", [{"state": "released"}, {"node_uuid": uid()}, {"memory_mb": -1}, {"owner_id": uid()}]
 )
 def test_check_finds_an_impossible_claim(wrong):
-    state = with_claim(host(), request(2, 100))
+    state = with_builds(host(), request(2, 100))
     (claim,) = state.claims.values()
     bad = replace(state, claims=state.claims.set(claim.uuid, replace(claim, **wrong)))
     with pytest.raises(InvariantViolated):
@@ -57,7 +62,7 @@ def test_check_finds_an_impossible_claim(wrong):
 
 
 def test_cpu_with_two_owners_is_refused_by_fold_and_found_by_check():
-    state = with_claim(host(numa=PINNING), request(3, extra_specs=PINNED))
+    state = with_builds(host(numa=PINNING), request(3, extra_specs=PINNED))
     (claim,) = state.claims.values()
     stolen = replace(claim, uuid=uid(), owner_id=uid())
     with pytest.raises(InvariantViolated, match="has two owners"):
@@ -68,7 +73,7 @@ def test_cpu_with_two_owners_is_refused_by_fold_and_found_by_check():
 
 
 def test_two_main_claims_of_one_owner_violate_an_invariant():
-    state = with_claim(host(), request())
+    state = with_builds(host(), request())
     (claim,) = state.claims.values()
     twice = state.fold(Change(cause="x", at=NOON, puts=(replace(claim, uuid=uid()),)))
     with pytest.raises(InvariantViolated, match="more than one claim"):
@@ -77,8 +82,8 @@ def test_two_main_claims_of_one_owner_violate_an_invariant():
 
 def test_touched_entries_last_until_they_are_pruned():
     base = host()
-    state = with_claim(base, request(owner=uid(1)))
-    state = with_claim(state, request(owner=uid(2)))
+    state = with_builds(base, request(owner=uid(1)))
+    state = with_builds(state, request(owner=uid(2)))
     assert state.touched_since(uid(1), 0) and not state.touched_since(uid(1), 1)
     assert not state.touched_since(uid(3), 0)
     pruned = state.pruned(1)
@@ -98,8 +103,7 @@ def test_new_policy_touches_the_host():
 
 def with_move(state):
     """A guest that is resized on its host."""
-    state = with_claim(state, request(3, owner=uid(7)))
-    (claim,) = state.claims_of(uid(7))
+    state, claim = build_claim(state, request(3))
     build = request(4, owner=claim.owner_id)
     move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
     state = running(state, claim)
@@ -110,10 +114,7 @@ def with_domain(state):
     """A domain that nothing claims, on two CPUs."""
     cpus = tuple(map(frozenset, ([4], [6])))
     occupancy = Occupancy(pcpus=frozenset({4, 6}), vcpus=cpus)
-    usage = DomainUsage(
-        domain_uuid=uid(), name="vm", active=True, vcpus=2, memory_mb=64, occupancy=occupancy
-    )
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    return observed(state, domain_usage(vcpus=2, occupancy=occupancy))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def with_domain(state):
     ],
 )
 def test_new_policy_changes_what_owners_count_for(made, options, vcpus):
-    before = made(with_claim(host(), request(1)))
+    before = made(with_builds(host(), request(1)))
     after = before.fold(Change(cause="policy", at=NOON, policy=host(**options).policy))
     after.check()
     again = after.fold(Change(cause="policy", at=NOON, policy=before.policy))
@@ -153,7 +154,7 @@ def test_usage_of_an_assignment_counts_every_part():
 
 
 def test_instance_counts_once_for_any_number_of_claims():
-    state = with_claim(host(), request())
+    state = with_builds(host(), request())
     (claim,) = state.claims.values()
     assert sorted(stats.keys([claim, replace(claim, kind=ATTACH)], {})) == [
         "num_instances",

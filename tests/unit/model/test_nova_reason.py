@@ -2,21 +2,18 @@
 
 import pytest
 
-from rtagent import claims
 from rtagent.allocation.allocate import allocate
 from rtagent.allocation.requirements import from_move
-from rtagent.model.decision import DEVICES, NUMA, NUMA_WITH_DEVICES, PAGE_SIZE, Refused, nova_reason
+from rtagent.model.decision import DEVICES, NUMA, NUMA_WITH_DEVICES, PAGE_SIZE, nova_reason
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
-from tests.support.device_states import device_host
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.device_states import device_host, refusal
+from tests.support.hosts import PINNED, PINNING, host, request
 
 
 def refused(state, asked):
-    decision = claims.instance_claim(state, call(), NOON, asked)
-    assert isinstance(decision, Refused)
-    return [reason.as_dict() for reason in decision.reasons]
+    return [reason.as_dict() for reason in refusal(state, asked).reasons]
 
 
 def flavor(aliases):

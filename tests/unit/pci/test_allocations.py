@@ -5,7 +5,6 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.device import VDPA, PciDevices, Tags
 from rtagent.pci import allocations as module
 from rtagent.pci.allocations import DeviceAllocations, all_allocations
@@ -18,7 +17,8 @@ from rtagent.pci.device_users import (
     UNCLAIMABLE,
     with_related,
 )
-from tests.support.hosts import NOON, call, host, request
+from tests.support.device_states import with_builds
+from tests.support.hosts import host, request
 from tests.support.pci_hosts import (
     GPU_0,
     GPU_1,
@@ -132,10 +132,8 @@ def test_a_device_without_a_related_one_in_use_costs_no_search(monkeypatch):
 
 def test_guests_without_devices_cost_no_calls():
     def calls_with(guests):
-        state, made = host(cpu_allocation_ratio=16), []
-        for _ in range(guests):
-            build = request(1, 64)
-            state = state.fold(claims.instance_claim(state, call(), NOON, build).change)
+        builds = [request(1, 64) for _ in range(guests)]
+        state, made = with_builds(host(cpu_allocation_ratio=16), *builds), []
         sys.setprofile(lambda _, event, __: made.append(event))
         try:
             assert not list(all_allocations(state))

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from rtagent.model.assignment import ResourceInventory
 from rtagent.model.claim import RESOURCE
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.pci.assigned_resources import resource_choices, resources_of
 from rtagent.pci.resource_groups import ResourceGroup
 from tests.support.audits import domain
-from tests.support.hosts import host, uid, with_claims
+from tests.support.hosts import domain_usage, host, uid, with_claims
 from tests.support.interpreter import function_calls
 
 A = ResourceInventory(provider="a", resource_class="VGPU", identifiers=("a0", "a1", "a2"))
@@ -98,14 +98,7 @@ def test_claim_of_a_domain_that_is_here_does_not_read_the_other_domains():
 
 def test_resources_of_an_owner_are_those_of_its_claims_and_those_that_only_its_domain_uses():
     mine, other = (
-        DomainUsage(
-            domain_uuid=uid(number),
-            name="vm",
-            active=True,
-            vcpus=1,
-            memory_mb=1,
-            occupancy=Occupancy(namespaces=frozenset(used)),
-        )
+        domain_usage(uid(number), occupancy=Occupancy(namespaces=frozenset(used)))
         for number, used in ((100, {"ns0", "ns1", "ns2"}), (101, {"ns1"}))
     )
     state = with_claims(host(), (), [mine, other])

@@ -5,9 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.change import Change
-from rtagent.model.device import MdevType, Tags
+from rtagent.model.device import Tags
 from rtagent.model.mem_encryption import AMD_SEV
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.pci.specs import parse_specs
@@ -25,9 +24,10 @@ from tests.support.device_states import (
     released,
     running,
     sev_host,
+    with_builds,
 )
-from tests.support.hosts import NODE, NOON, TOPOLOGY, call, with_claims
-from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record
+from tests.support.hosts import NODE, NOON, TOPOLOGY, with_claims
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record, vgpu_type
 from tests.unit.placement.values import record as counts
 
 #: Without the physical function, which Placement cannot count together with its virtual ones.
@@ -133,9 +133,9 @@ def test_changes_of_devices_affect_the_tree():
 
 # -- assigned resources ---------------------------------------------------------------------------
 
-TYPE = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2)
+TYPES = (vgpu_type(2),)
 #: Two GPUs that provide two mdevs each.
-GPUS = record([gpu(GPU_0, 0, mdev_types=(TYPE,)), gpu(GPU_1, 1, mdev_types=(TYPE,))])
+GPUS = record([gpu(GPU_0, 0, mdev_types=TYPES), gpu(GPU_1, 1, mdev_types=TYPES)])
 VGPU = "pci_0000_08_00_0"
 PMEM_CLASS = PMEM.resource_class
 
@@ -196,15 +196,13 @@ def test_each_model_of_encryption_has_a_provider_named_as_in_nova():
 
 
 def test_contexts_in_use_without_a_claim_are_reserved():
-    state = with_claims(sev_host(), (), (orphan(),))
-    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
+    state = with_builds(with_claims(sev_host(), (), (orphan(),)), encrypted())
     record = providers(state)["amd_sev"].inventories["MEM_ENCRYPTION_CONTEXT"]
     assert (record.total, record.reserved) == (2, 1)
 
 
 def test_contexts_of_claims_stay_when_the_host_has_lost_the_encryption():
-    state = sev_host()
-    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
+    state = with_builds(sev_host(), encrypted())
     state = replace(state, topology=replace(TOPOLOGY, mem_encryption=()))
     found = providers(state)
     assert "amd_sev_es" not in found

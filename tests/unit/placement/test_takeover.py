@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.model.device import MdevType
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.adoption import NAME, Adoption, AdoptionFile
@@ -18,11 +17,10 @@ from rtagent.placement.takeover import Takeover
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.device_states import VGPU_TYPE, built, device_host, policy
 from tests.support.hosts import NODE, TOPOLOGY, uid
-from tests.support.pci_hosts import GPU_0, gpu, record
+from tests.support.pci_hosts import GPU_0, gpu, record, vgpu_type
 
 GPU = "pci_0000_08_00_0"
 ROOT, NAME_OF_ROOT = NODE.uuid, NODE.hypervisor_hostname
-MDEV = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
 SHARED, AGGREGATE = uid(70), uid(71)
 
 
@@ -67,7 +65,7 @@ class Process:
 def process(tmp_path) -> Process:
     """A host with one GPU that provides virtual GPUs."""
     state = device_host(
-        record([gpu(GPU_0, 0, mdev_types=(MDEV,))]), pci=policy((), mdev_types=(VGPU_TYPE,))
+        record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),))]), pci=policy((), mdev_types=(VGPU_TYPE,))
     )
     return Process(MemoryPlacement(), tmp_path, replace(state, topology=TOPOLOGY))
 

@@ -7,7 +7,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Flavor, InstanceFacts
 from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
-from tests.support.hosts import NODE, NOON, host, uid, with_claims
+from tests.support.hosts import NODE, NOON, domain_usage, host, uid, with_claims
 
 ROOT = NODE.uuid
 
@@ -64,9 +64,7 @@ def claim(vcpus: int, memory_mb: int, disk_mb: int, owner: str | None = None) ->
 def domain(
     vcpus: int, memory_mb: int, owner: str | None = None, active: bool = True
 ) -> DomainUsage:
-    return DomainUsage(
-        domain_uuid=owner or uid(), name="d", active=active, vcpus=vcpus, memory_mb=memory_mb
-    )
+    return domain_usage(owner, vcpus, memory_mb, active=active)
 
 
 def state(

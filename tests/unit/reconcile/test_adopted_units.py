@@ -3,11 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.errors import DomainNotAdoptable
 from rtagent.lifecycle.moves.steps import claimed_usage
-from rtagent.model.device import Mdev, MdevType
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.device import Mdev
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.guest import GuestCell, GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.pci.mdev import mdev_uuid
@@ -18,30 +17,27 @@ from rtagent.reconcile.plan import plan
 from rtagent.virt.libvirt import guest
 from tests.support.device_states import (
     VGPU_TYPE,
+    after,
     audited,
     built,
     device_host,
     domain,
     policy,
+    refusal,
     released,
     seen,
 )
-from tests.support.hosts import NODE, NOON, call, request, uid
-from tests.support.pci_hosts import GPU_0, gpu
+from tests.support.hosts import NODE, NOON, call, domain_usage, request, uid
+from tests.support.pci_hosts import GPU_0, gpu, vgpu_type
 
 OWNER, RANDOM = uid(77), "4b20d080-1b54-4048-85b3-a6a62d165c01"
 THEIRS = Mdev(uuid=RANDOM, type="nvidia-11", parent_addr=GPU_0)
 
 
-def with_type(available):
-    made = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=available)
-    return replace(gpu(GPU_0, 0), mdev_types=(made,))
-
-
 def look(state: NodeState, *, active: bool = True, available: int = 3, mdevs=(THEIRS,)):
     # libvirt reports of a domain that is shut off that it is bound to nothing.
     here = domain(OWNER, mdevs=[RANDOM] if active else (), active=active)
-    return seen(state, here, devices=[with_type(available)], mdevs=mdevs)
+    return seen(state, here, devices=[gpu(mdev_types=(vgpu_type(available),))], mdevs=mdevs)
 
 
 def orphaned(types=(VGPU_TYPE,), *, active: bool = True) -> NodeState:
@@ -53,20 +49,15 @@ def orphaned(types=(VGPU_TYPE,), *, active: bool = True) -> NodeState:
 def read(mdevs=(THEIRS,), *, active: bool = True) -> GuestLayout:
     occupancy = Occupancy(mdevs=frozenset({RANDOM}))
     return GuestLayout(
-        usage=DomainUsage(
-            domain_uuid=OWNER, name="vm", active=active, vcpus=1, memory_mb=1024,
-            occupancy=occupancy,
-        ),
+        usage=domain_usage(OWNER, 1, 1024, active=active, occupancy=occupancy),
         cells=(GuestCell(vcpus=frozenset({0}), memory_mb=1024),),
-        mdevs={each.uuid: each for each in mdevs},
-    )  # fmt: skip
+        mdevs={mdev.uuid: mdev for mdev in mdevs},
+    )
 
 
 def adopted(state: NodeState, layout: GuestLayout, *, shut_off: bool = False):
-    granted = adopt(state, call("adopt_domain"), NOON, OWNER, layout, None, shut_off=shut_off)
-    after = state.fold(granted.change)
-    after.check()
-    return after, granted.claims[0]
+    asked = call("adopt_domain")
+    return after(state, adopt(state, asked, NOON, OWNER, layout, None, shut_off=shut_off))
 
 
 @pytest.mark.parametrize("active", [True, False], ids=["runs", "shut-off"])
@@ -86,9 +77,12 @@ def test_a_mediated_device_with_any_uuid_is_adopted_with_its_type_and_parent(act
 
 def test_after_its_claim_it_is_available_as_long_as_it_exists():
     state, claim = adopted(orphaned(), read())
-    free = audited(released(state, claim), seen(state, devices=[with_type(3)], mdevs=[THEIRS]))
+    free = audited(
+        released(state, claim),
+        seen(state, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS]),
+    )
     assert claim.resources[0].identifier in free.resource_inventories[0].identifiers
-    gone = audited(free, seen(free, devices=[with_type(4)]))
+    gone = audited(free, seen(free, devices=[gpu(mdev_types=(vgpu_type(4),))]))
     assert gone.resource_inventories[0].identifiers == tuple(
         f"{GPU_0}/nvidia-11/{number}" for number in range(4)
     )
@@ -99,8 +93,8 @@ def test_an_audit_that_began_before_the_adoption_keeps_its_identifier():
     steps = plan(before, look(before, available=2), set())
     state, claim = adopted(before, read())
     change, _ = apply(state, steps, before.revision, NOON)
-    after = state if change is None else state.fold(change)
-    assert claim.resources[0].identifier in after.resource_inventories[0].identifiers
+    applied = state if change is None else state.fold(change)
+    assert claim.resources[0].identifier in applied.resource_inventories[0].identifiers
 
 
 def limited(number: int):
@@ -114,7 +108,7 @@ def test_one_in_use_takes_the_place_of_a_free_one_within_max_instances():
     assert plan(state, look(state), set()) == ()
     state, _ = built(state, extra_resource={"VGPU": 1})
     assert not absent(audited(state, look(state)))
-    refused = claims.instance_claim(state, call(), NOON, request(extra_resource={"VGPU": 1}))
+    refused = refusal(state, request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in refused.reasons] == [0]
 
 
@@ -129,7 +123,9 @@ def test_more_in_use_than_max_instances_are_not_adopted():
 def test_one_that_a_running_domain_uses_is_not_taken_from_it():
     base = device_host({}, pci=policy(mdev_types=(VGPU_TYPE,)))
     here = (domain(OWNER, active=False), domain(uid(78), mdevs=[RANDOM]))
-    state = audited(base, seen(base, *here, devices=[with_type(3)], mdevs=[THEIRS]))
+    state = audited(
+        base, seen(base, *here, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS])
+    )
     with pytest.raises(DomainNotAdoptable, match=RANDOM):
         adopted(state, read(active=False), shut_off=True)
 

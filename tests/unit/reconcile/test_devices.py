@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.lifecycle.moves.steps import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
-from rtagent.model.device import Mdev, MdevType
+from rtagent.model.device import Mdev
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.node_state import device_key
 from rtagent.pci.allocations import device_allocations
@@ -26,12 +25,13 @@ from tests.support.device_states import (
     domain,
     guest,
     policy,
+    refusal,
     released,
     running,
     seen,
 )
-from tests.support.hosts import NOON, call, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
+from tests.support.hosts import request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf, vgpu_type
 
 EVERYTHING = [each.device for each in two_gpus_and_a_nic().values()]
 
@@ -42,11 +42,6 @@ def keys(base, look):
 
 def lines(found):
     return [(each.resource, each.claimed, each.observed, each.problem) for each in found]
-
-
-def with_type(available):
-    made = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=available)
-    return replace(gpu(GPU_0, 0), mdev_types=(made,))
 
 
 # -- the record -----------------------------------------------------------------------------------
@@ -63,7 +58,9 @@ def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
 def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():
     state, _ = built(vgpus(2, specs=ONE_TIME), extra_resource={"VGPU": 1})
     for has in ([GPU_0], []):
-        state = audited(state, seen(state, domain("foreign", has), devices=[with_type(2)]))
+        state = audited(
+            state, seen(state, domain("foreign", has), devices=[gpu(mdev_types=(vgpu_type(2),))])
+        )
     assert state.devices[GPU_0].quarantine is not None
 
 
@@ -131,12 +128,12 @@ def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
 def vgpus(number, **more):
     """A host whose GPU can make so many virtual GPUs."""
     base = device_host({}, pci=policy(mdev_types=(VGPU_TYPE,), **more))
-    return audited(base, seen(base, devices=[with_type(number)]))
+    return audited(base, seen(base, devices=[gpu(mdev_types=(vgpu_type(number),))]))
 
 
 def test_mediated_devices_that_another_program_creates_are_part_of_the_inventory():
     base, theirs = vgpus(1), Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
-    look = seen(base, devices=[with_type(1)], mdevs=[theirs])
+    look = seen(base, devices=[gpu(mdev_types=(vgpu_type(1),))], mdevs=[theirs])
     (own,), (every,) = (
         audited(base, replace(look, mdevs_of_others=of_others)).resource_inventories
         for of_others in (False, True)
@@ -150,11 +147,9 @@ def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
     state, first = built(state, extra_resource={"VGPU": 1})
     state, second = built(state, extra_resource={"VGPU": 1})
     theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
-    state = audited(state, seen(state, devices=[with_type(1)], mdevs=[theirs]))
+    state = audited(state, seen(state, devices=[gpu(mdev_types=(vgpu_type(1),))], mdevs=[theirs]))
     assert [drift.owner_id for drift in absent(state)] == [second.owner_id]
-    again = claims.instance_claim(
-        released(state, first), call(), NOON, request(extra_resource={"VGPU": 1})
-    )
+    again = refusal(released(state, first), request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in again.reasons] == [0]
 
 
@@ -177,17 +172,21 @@ def test_devices_and_inventories_stay_if_devices_could_not_be_listed():
 
 def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
     state, used = vgpus(2), domain("foreign", mdevs=[uid(7)])
-    state = audited(state, seen(state, used, devices=[with_type(2)]))
+    state = audited(state, seen(state, used, devices=[gpu(mdev_types=(vgpu_type(2),))]))
     assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
     listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
-    state = audited(state, seen(state, used, devices=[with_type(2)], mdevs=[listed]))
+    state = audited(
+        state, seen(state, used, devices=[gpu(mdev_types=(vgpu_type(2),))], mdevs=[listed])
+    )
     assert state.domain_usages["foreign"].occupancy.unknown == frozenset()
 
 
 def test_missing_mediated_device_is_drift():
     state = vgpus(2)
     state, claim = built(state, extra_resource={"VGPU": 1})
-    state = audited(state, seen(state, domain(claim.owner_id), devices=[with_type(2)]))
+    state = audited(
+        state, seen(state, domain(claim.owner_id), devices=[gpu(mdev_types=(vgpu_type(2),))])
+    )
     (drift,) = drifts(state)
     assert drift.resource == f"VGPU {claim.resources[0].identifier}"
 
@@ -222,9 +221,7 @@ def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
     assert (found.resource, found.problem) == (f"{PMEM.resource_class} ns0", ABSENT)
     _, other = built(state, extra_specs=PMEM_4GB)
     assert [each.identifier for each in other.resources] == ["ns1"]
-    refused = claims.instance_claim(
-        state, call(), NOON, request(extra_specs={"hw:pmem": "4GB,4GB"})
-    )
+    refused = refusal(state, request(extra_specs={"hw:pmem": "4GB,4GB"}))
     assert [(r.requested, r.available) for r in refused.reasons] == [(2, 1)]
 
 

@@ -2,14 +2,19 @@
 
 from msgspec.structs import replace
 
-from rtagent import claims
-from rtagent.model.change import Change
-from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.reconcile.drift import ABSENT, Drift, absent, drifts, orphans, suspects
 from tests.support.claims import pinned_claim
-from tests.support.device_states import SEV, encrypted, sev_host
-from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid, with_claims
+from tests.support.device_states import SEV, build_claim, encrypted, sev_host, with_builds
+from tests.support.hosts import (
+    TOPOLOGY,
+    domain_usage,
+    host,
+    observed,
+    request,
+    uid,
+    with_claims,
+)
 from tests.support.numa_hosts import NO_SMT
 
 CLAIMS = (pinned_claim(4, 6, kept=(5,), owner=uid(1)), pinned_claim(2, owner=uid(2)))
@@ -34,24 +39,16 @@ def test_absent_cpu_is_not_drift_and_is_printed_as_a_sentence():
 
 
 def test_encryption_that_the_host_does_not_support_any_more_is_absent():
-    state = sev_host(SEV)
-    state = state.fold(claims.instance_claim(state, call(), NOON, encrypted()).change)
+    state = with_builds(sev_host(SEV), encrypted())
     assert lines(state) == []
     (line,) = lines(replace(state, topology=TOPOLOGY))
     assert line[2:] == ("MEM_ENCRYPTION_CONTEXT amd-sev", ABSENT)
 
 
-def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
-    usage = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
-
-
 def test_orphans_drift_and_suspects_are_distinguished():
     owner, foreign = uid(), uid()
-    decision = claims.instance_claim(host(), call(), NOON, request(2, 100, owner=owner))
-    state = with_domain_usage(host().fold(decision.change), owner, 3, 100)
-    state = with_domain_usage(state, foreign)
-    (claim,) = state.claims.values()
+    state, claim = build_claim(host(), request(2, 100, owner=owner))
+    state = observed(state, domain_usage(owner, 3, 100), domain_usage(foreign))
     assert [usage.domain_uuid for usage in orphans(state)] == [foreign]
     assert drifts(state) == (
         Drift(

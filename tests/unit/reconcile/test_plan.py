@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.domain_usage import HostResource, Occupancy
@@ -13,7 +12,8 @@ from rtagent.model.reboot import Reboot, reboot
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
 from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen, unreadable
-from tests.support.hosts import NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
+from tests.support.device_states import with_builds
+from tests.support.hosts import NOON, PINNED, PINNING, TOPOLOGY, host, request, uid
 from tests.support.pci_hosts import GPU_0
 
 
@@ -89,12 +89,9 @@ def test_what_is_unknown_of_an_orphan_is_at_least_what_it_was():
 
 
 def test_what_is_unknown_of_a_guest_is_not_missing():
-    state = host(numa=PINNING)
-    built = claims.instance_claim(
-        state, call(), NOON, request(2, 1024, owner=OWNER, extra_specs=PINNED)
-    )
+    state = with_builds(host(numa=PINNING), request(2, 1024, owner=OWNER, extra_specs=PINNED))
     unknown = Occupancy(pcpus=frozenset({0}), unknown=frozenset({HostResource.CPUS}))
-    after, _ = audited(state.fold(built.change), seen(replace(domain(), occupancy=unknown)))
+    after, _ = audited(state, seen(replace(domain(), occupancy=unknown)))
     assert [(each.resource, each.observed) for each in drifts(after)] == [
         ("host CPU 0", 1),
         ("cpus", 0),

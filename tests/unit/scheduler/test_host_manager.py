@@ -5,14 +5,22 @@ from msgspec.structs import replace
 
 from rtagent.errors import NodeNotFound
 from rtagent.model.claim import BUILD, INCOMING, RESIZE
-from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.host_report import MAX_INSTANCES, HostUsage, InstanceInfo, ServiceState
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
 from rtagent.scheduler.report_documents import SyncInstanceInfo, UpdateInstanceInfo, instances_text
 from rtagent.scheduler.tracked_host import ASK_AGAIN, GAP, INSTANCES, STATE, Wanted
 from tests.support.host_states import aggregate
-from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
+from tests.support.hosts import (
+    DEDICATED,
+    PINNED,
+    PINNING,
+    ManualClock,
+    domain_usage,
+    host,
+    request,
+    uid,
+)
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver
 
 TIMES = Times(down=60.0, assume=30.0)
@@ -237,7 +245,7 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
     change(manager, agent, 1, 2, many[:half])
     change(manager, agent, 1, 3, many[half:])
     assert len(view.host(agent).instances) == half and manager.counts["set_aside"] == 1
-    usage = DomainUsage(domain_uuid=uid(1), name="x" * 2**20, active=True, vcpus=1, memory_mb=1)
+    usage = replace(domain_usage(uid(1)), name="x" * 2**20)
     for number in range(4, 14):
         info = InstanceInfo(uuid=uid(number), domain_usage=usage)
         change(manager, agent, 1, number, (info,))

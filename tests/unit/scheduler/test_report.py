@@ -10,8 +10,7 @@ from rtagent.lifecycle.moves import move_claim
 from rtagent.model.change import Change
 from rtagent.model.claim import LIVE_MIGRATION, OUTGOING
 from rtagent.model.decision import Granted, Refused
-from rtagent.model.device import MdevType, PciDevices
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.device import PciDevices
 from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.stored import Position
@@ -26,10 +25,18 @@ from rtagent.scheduler.report import (
     without_devices,
 )
 from rtagent.state.compute_node import compute_node
-from tests.support.device_states import PMEM, VGPU_TYPE, built, device_host, policy, running
+from tests.support.device_states import (
+    PMEM,
+    VGPU_TYPE,
+    built,
+    device_host,
+    policy,
+    running,
+    with_builds,
+)
 from tests.support.host_states import fleet_node, host_state
-from tests.support.hosts import NOON, call, host, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
+from tests.support.hosts import NOON, call, domain_usage, host, observed, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vgpu_type
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -56,9 +63,7 @@ def new_objects(before, after):
 def test_only_the_instance_of_a_changed_claim_or_domain_is_made_anew():
     assert new_objects(STATE, STATE) == []
     assert new_objects(STATE, folded(STATE, changed(ONE, tag="t"))) == [ONE.owner_id]
-    seen = DomainUsage(domain_uuid=ONE.owner_id, name="vm", active=True, vcpus=1, memory_mb=1)
-    observed = folded(STATE, Change(cause="audit", at=NOW, domain_usages=(seen,)))
-    assert new_objects(STATE, observed) == [ONE.owner_id]
+    assert new_objects(STATE, observed(STATE, domain_usage(ONE.owner_id))) == [ONE.owner_id]
 
 
 def test_instance_whose_move_has_ended_is_made_anew_although_its_claims_are_the_same():
@@ -77,8 +82,7 @@ def test_instance_whose_move_has_ended_is_made_anew_although_its_claims_are_the_
 @pytest.fixture
 def state():
     """A host with a GPU, a GPU for two virtual ones, and persistent memory."""
-    types = (MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2),)
-    devices = record([gpu(GPU_0), gpu(GPU_1, 1, mdev_types=types)])
+    devices = record([gpu(GPU_0), gpu(GPU_1, 1, mdev_types=(vgpu_type(2),))])
     made = device_host(devices, pci=policy(mdev_types=(VGPU_TYPE,)))
     return replace(
         made,
@@ -118,9 +122,7 @@ def test_classes_whose_inventory_is_gone_are_known():
 @pytest.mark.parametrize("reuse", [False, True])
 def test_an_owner_counts_once_also_with_an_assumed_claim(reuse):
     state, claimed = built(host(same_host_resize_reuse=reuse), vcpus=3, root_gb=10)
-    facts = {"domain_uuid": claimed.owner_id, "name": "vm", "active": True}
-    domain = DomainUsage(vcpus=5, memory_mb=64, **facts)
-    state = folded(running(state, claimed), Change(cause="audit", at=NOW, domain_usages=(domain,)))
+    state = observed(running(state, claimed), domain_usage(claimed.owner_id, 5, 64))
     info = instances_of(state)[claimed.owner_id]
     theirs = replica_for(replica(state), info)
     assert theirs.usage == state.usage
@@ -144,14 +146,10 @@ def test_what_only_the_agent_needs_is_not_described():
     assert described.pci.aliases == device_host().policy.pci.aliases
 
 
-def claimed_by(state, asked):
-    return state.fold(instance_claim(state, call(), NOON, asked).change)
-
-
 def test_quantities_are_those_of_the_nodes_record():
     facts = {"project_id": "p", "vm_state": "building"}
     state = host(reserved_memory_mb=512, reserved_disk_mb=1024, reserved_cpus=1)
-    state = claimed_by(state, request(2, 4096, 10, instance=facts))
+    state = with_builds(state, request(2, 4096, 10, instance=facts))
     record, made = compute_node(state), host_state(state=state)
     assert (made.vcpus_total, made.vcpus_used) == (record["vcpus"], record["vcpus_used"]) == (8, 3)
     assert made.free_ram_mb == record["free_ram_mb"] == 16384 - 512 - 4096
@@ -183,6 +181,6 @@ def test_devices_are_derived_again_only_when_they_or_their_users_change():
     assert _made(later, first).available_devices == first.available_devices
     assert device_allocations(later) is device_allocations(free)
     other = replace(guest.instance, uuid=uid())
-    used = claimed_by(claimed_by(later, guest), replace(guest, instance=other))
+    used = with_builds(with_builds(later, guest), replace(guest, instance=other))
     assert _made(used, _made(later, first)).available_devices == 0
     assert isinstance(allocate(used, uid(), from_request(guest, used.policy)), Refused)

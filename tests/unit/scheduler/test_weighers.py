@@ -4,9 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rtagent import claims
 from rtagent.conf.filter_scheduler import FilterOptions, Metrics
-from rtagent.model.decision import Granted
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.metric import Metric
 from rtagent.model.request import Image
@@ -25,8 +23,9 @@ from rtagent.scheduler.weighers import (
     ServerGroupSoftAffinityWeigher,
     ServerGroupSoftAntiAffinityWeigher,
 )
+from tests.support.device_states import build_claim
 from tests.support.host_states import aggregate, host_state
-from tests.support.hosts import NOON, call, host, request
+from tests.support.hosts import host, request
 from tests.support.scheduling import UUID, group, raw, weigh, weights
 
 FIELDS = [(RAMWeigher, "free_ram_mb"), (DiskWeigher, "free_disk_mb")]
@@ -152,9 +151,8 @@ def test_instances_with_equal_properties_count_with_their_ratios(ratios, expecte
 
 def _instance(number, properties, here=True):
     guest = request(owner=UUID(number), instance={"image": Image(properties=properties)})
-    decision = claims.instance_claim(host(), call(), NOON, guest)
-    assert isinstance(decision, Granted)
-    return InstanceInfo(uuid=UUID(number), here=here, claims=decision.change.puts)
+    _, claim = build_claim(host(), guest)
+    return InstanceInfo(uuid=UUID(number), here=here, claims=(claim,))
 
 
 BOTH = (ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher)

@@ -3,27 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.topology import Cell, Topology
 from rtagent.state.compute_node import compute_node
 from rtagent.state.resource_views import resource_views
 from tests.support.claims import pinned_claim
-from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
+from tests.support.device_states import refusal, with_builds
+from tests.support.hosts import NOON, TOPOLOGY, domain_usage, host, observed, request
 from tests.support.owned_hosts import devices_in_every_state
-
-
-def with_claim(state, asked):
-    decision = claims.instance_claim(state, call(), NOON, asked)
-    return state.fold(decision.change)
-
-
-def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
-    usage = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
-    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
 
 
 def test_record_has_novas_fields_and_free_quantities_may_be_negative():
@@ -34,8 +24,8 @@ def test_record_has_novas_fields_and_free_quantities_may_be_negative():
         "os_type": "linux",
         "task_state": "spawning",
     }
-    state = with_claim(state, request(8, 16384, 10, swap=1, instance=facts))
-    record = compute_node(with_domain_usage(state, uid(), 2, 1000))
+    state = with_builds(state, request(8, 16384, 10, swap=1, instance=facts))
+    record = compute_node(observed(state, domain_usage(None, 2, 1000)))
     assert record["vcpus"] == 8 and record["vcpus_used"] == 10
     assert record["memory_mb_used"] == 512 + 16384 + 1000
     assert record["free_ram_mb"] == 16384 - 512 - 16384 - 1000 < 0
@@ -55,10 +45,9 @@ def test_record_has_novas_fields_and_free_quantities_may_be_negative():
 
 def test_memory_in_files_is_the_memory_of_the_node():
     state = host(numa=NumaPolicy(file_backed_memory_mb=100_000))
-    record = compute_node(with_claim(state, request(1, 90_000)))
+    record = compute_node(with_builds(state, request(1, 90_000)))
     assert (record["memory_mb"], record["free_ram_mb"]) == (100_000, 10_000)
-    decision = claims.instance_claim(state, call(), NOON, request(1, 100_001))
-    assert [str(reason) for reason in decision.reasons] == [
+    assert [str(reason) for reason in refusal(state, request(1, 100_001)).reasons] == [
         "MEMORY_MB: 100001 MB requested at cn1.example, the host has 100000 in all"
     ]
 
@@ -90,14 +79,11 @@ SETS = NumaPolicy(
 
 
 def test_record_shows_cells_and_their_usage():
-    state = with_claim(host(CELLS, numa=SETS), request(1, 100))
+    state = with_builds(host(CELLS, numa=SETS), request(1, 100))
     pinned = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
     state = state.fold(Change(cause="x", at=NOON, puts=(pinned,)))
     bound = Occupancy(pcpus=frozenset({0}), vcpus=(frozenset({0}),), memory_mb={3: 7})
-    held = DomainUsage(
-        domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=7, occupancy=bound
-    )
-    record = compute_node(state.fold(Change(cause="audit", at=NOON, domain_usages=(held,))))
+    record = compute_node(observed(state, domain_usage(memory_mb=7, occupancy=bound)))
     assert record["vcpus"] == 5
     assert record["vcpus_used"] == 1 + 2 + 1
     assert record["numa_topology"] == {
@@ -141,18 +127,15 @@ def mempages(state):
 @pytest.mark.parametrize("pages", [{}, {"hw:mem_page_size": "small"}])
 def test_memory_without_a_page_size_uses_pages_of_the_smallest_size(pages):
     specs = {"hw:numa_nodes": "1", **pages}
-    state = with_claim(host(numa=NumaPolicy()), request(1, 1024, extra_specs=specs))
+    state = with_builds(host(numa=NumaPolicy()), request(1, 1024, extra_specs=specs))
     assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 0}]
-    state = with_claim(state, request(1, 64, extra_specs={"hw:mem_page_size": "2MB"}))
+    state = with_builds(state, request(1, 64, extra_specs={"hw:mem_page_size": "2MB"}))
     assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 32}]
 
 
 def test_memory_that_a_foreign_domain_binds_to_a_cell_uses_its_pages():
     bound = Occupancy(memory_mb={1: 9}, pages={1: {2048: 2}})
-    held = DomainUsage(
-        domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=9, occupancy=bound
-    )
-    state = host().fold(Change(cause="audit", at=NOON, domain_usages=(held,)))
+    state = observed(host(), domain_usage(memory_mb=9, occupancy=bound))
     assert mempages(state) == [{4: 0, 2048: 0}, {4: 5 * 256, 2048: 2}]
 
 
@@ -178,7 +161,7 @@ def test_record_of_a_host_without_cells_has_no_numa_topology(topology):
 
 
 def test_views_have_novas_words():
-    state = with_claim(host(reserved_memory_mb=512, reserved_disk_mb=1024), request(2, 1024, 10))
+    state = with_builds(host(reserved_memory_mb=512, reserved_disk_mb=1024), request(2, 1024, 10))
     assert resource_views(state) == {
         "Hypervisor resource view": (
             "name=cn1.example phys_ram=16384MB phys_disk=100GB cpus=8 numa_cells=2 pci_devices=0"

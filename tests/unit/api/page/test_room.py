@@ -3,7 +3,6 @@
 from lxml import html
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.api.page.room import KeptRoom
 from rtagent.api.page.routes import PageCache
 from rtagent.api.routes import answer
@@ -11,7 +10,8 @@ from rtagent.capacity.count import Counts
 from rtagent.errors import NodeNotReady
 from rtagent.model.request import Flavor
 from tests.support.api_states import sources
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.device_states import with_builds
+from tests.support.hosts import PINNED, PINNING, host, request
 
 #: Cell 0 has two dedicated CPUs, cell 1 four.
 HOST = host(numa=PINNING)
@@ -65,7 +65,7 @@ def test_after_a_change_the_last_count_is_shown_for_some_time():
         now[0] += 1  # each count takes a second
         return now[0]
 
-    built = HOST.fold(claims.instance_claim(HOST, call(), NOON, request(1, 1024)).change)
+    built = with_builds(HOST, request(1, 1024))
     states = [HOST]
     agent = replace(served(LARGE, SMALL), snapshot=lambda: states[-1], pages=PageCache(lambda: 0.0))
     agent.pages.room = KeptRoom(clock)
