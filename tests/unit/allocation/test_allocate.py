@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from rtagent.allocation.device_fits import reusable_by
 from rtagent.model.decision import ReasonCode
-from rtagent.model.request import PciRequest
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,
@@ -22,7 +21,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import PINNED, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf, vgpu_type
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
 
@@ -36,32 +35,9 @@ def cells(claim):
     return [cell.id for cell in claim.numa_topology.cells]
 
 
-def test_device_is_never_assigned_twice():
-    state, first = built(device_host(), "gpu:1")
-    state, second = built(state, "gpu:1")
-    assert addresses(first) + addresses(second) == [GPU_0, GPU_1]
-    assert refused(state, "gpu:1") == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
-    _, third = built(released(state, first), "gpu:1")
-    assert addresses(third) == [GPU_0]
-
-
-def test_claim_gets_all_devices_or_none():
-    state = device_host()
-    assert refused(state, "gpu:3,vf:1") == [(ReasonCode.EXCEEDS_HOST, "PCI gpu", 2)]
-    assert not state.units
-
-
 def test_refusal_has_the_reasons_of_every_step():
     reasons = refused(device_host(), "gpu:3", vcpus=9, extra_resource={"VGPU": 1})
     assert {resource for _, resource, _ in reasons} == {"VCPU", "PCI gpu", "VGPU"}
-
-
-def test_physical_function_and_its_virtual_functions_are_never_both_assigned():
-    state, claim = built(device_host(), "vf:1")
-    assert refused(state, "pf:1") == [(ReasonCode.INSUFFICIENT, "PCI pf", 0)]
-    state, claim = built(released(state, claim), "pf:1")
-    assert addresses(claim) == [PF_0]
-    assert refused(state, "vf:1") == [(ReasonCode.INSUFFICIENT, "PCI vf", 0)]
 
 
 def test_guest_without_devices_is_kept_away_from_cells_that_have_some():
@@ -83,11 +59,6 @@ def test_guest_is_refused_if_the_cell_of_its_devices_is_full_unless_affinity_is_
     far = {**PINNED, "hw:pci_numa_affinity_policy": "preferred"}
     _, claim = built(state, "gpu:1", extra_specs=far)
     assert (cells(claim), addresses(claim)) == ([1], [GPU_1])
-
-
-def test_guest_without_cells_is_assigned_devices_of_any_cell():
-    _, claim = built(device_host(), "gpu:2", extra_specs=NEAR)
-    assert addresses(claim) == [GPU_0, GPU_1]
 
 
 # -- units of other resource classes --------------------------------------------------------------
@@ -167,18 +138,3 @@ def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
     _, claim = built(state, "gpu:1", extra_resource={"VGPU": 1})
     assert addresses(claim) == [(GPU_0, GPU_1)[node]]
     assert claim.resources[0].parent_addr == (GPU_0, GPU_1)[1 - node]
-
-
-def test_device_requests_of_ports_are_added_to_those_of_the_flavor():
-    port = PciRequest(
-        count=1,
-        request_id="p",
-        spec=({"vendor_id": "8086", "product_id": "154c"},),
-        source="neutron_port",
-        requester_id="port",
-    )
-    _, claim = built(device_host(), "gpu:1", instance={"pci_requests": (port,)})
-    assert [(d.address, d.request_id, d.requester_id) for d in claim.pci] == [
-        (GPU_0, "gpu", None),
-        (vf(0), "p", "port"),
-    ]

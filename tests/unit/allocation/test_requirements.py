@@ -4,16 +4,15 @@ from decimal import Decimal
 
 import pytest
 
-from rtagent import claims
 from rtagent.allocation.requirements import from_move, from_request
-from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
+from rtagent.errors import InvalidPciRequest, PropertyInvalid
 from rtagent.model.decision import ReasonCode
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits, PciRequest
 from rtagent.model.usage import Usage
 from tests.support.device_states import refusal
-from tests.support.hosts import NOON, call, host, request
+from tests.support.hosts import host, request
 
 
 def test_extra_resources_are_added_to_those_of_the_flavor():
@@ -40,18 +39,6 @@ def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
 def test_zero_units_of_a_class_require_nothing(number):
     found = from_request(request(extra_specs={"resources:VGPU": number}), Policy())
     assert not found.assigned_resources
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        request(extra_specs={"pci_passthrough:alias": "gpu:1"}),
-        request(instance={"pci_requests": (PciRequest(count=2, alias_name="gpu"),)}),
-    ],
-)
-def test_unknown_alias_is_an_error_that_names_the_known_ones(asked):
-    with pytest.raises(PciRequestAliasNotDefined, match="defined: none"):
-        claims.instance_claim(host(), call(), NOON, asked)
 
 
 def test_named_units_count_towards_the_number_of_the_flavor():

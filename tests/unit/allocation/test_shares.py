@@ -251,14 +251,6 @@ def test_named_units_must_be_of_the_allocated_providers():
 # -- PCI devices ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", [GPU_0, GPU_1])
-def test_devices_come_from_the_provider_that_is_allocated(address):
-    whole = allocations({pci(address): {GPU_CLASS: 1}})
-    _, claim = claimed(pci_host(), whole, aliases="gpu:1")
-    assert addresses(claim) == [address]
-    assert claim.pci[0].provider == pci(address)
-
-
 def test_provider_mapping_assigns_the_allocated_providers_to_requests():
     whole = allocations({pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 1}})
     pci_requests = tuple(
@@ -319,14 +311,6 @@ def test_devices_that_are_not_reported_need_no_allocation():
     assert (addresses(claim), claim.pci[0].provider) == ([GPU_0], None)
     theirs = allocations({pci(GPU_0): {GPU_CLASS: 1}})
     assert mismatches(state, theirs, aliases="gpu:1") == [(GPU_CLASS, 1, 0)]
-
-
-def test_allocated_device_that_is_in_use_is_refused():
-    whole = allocations({pci(GPU_0): {GPU_CLASS: 1}})
-    state, _ = claimed(pci_host(), whole, aliases="gpu:1")
-    assert refused(state, whole, aliases="gpu:1") == [
-        "PCI gpu: 1 devices requested at cn1.example, 0 available"
-    ]
 
 
 def test_device_and_its_own_virtual_gpus_are_not_allocated_to_one_guest():

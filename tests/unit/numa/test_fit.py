@@ -64,12 +64,6 @@ def no_devices():
     )
 
 
-def test_refusal_has_the_reasons_of_the_devices():
-    where = host(THREE_CELLS, "0-1,2-3")
-    answer = fit_guest(pinned(1), where, devices=DevicesOn({2}, wanted=True))
-    assert answer.reasons == (no_devices(),)
-
-
 def test_refusal_says_that_the_search_gave_up():
     last = OnePlacement((2, 1))
     guest, where = pinned(4, numa_nodes="2"), host(THREE_CELLS, "0-5")

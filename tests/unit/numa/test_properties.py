@@ -107,17 +107,3 @@ def test_error_names_the_properties_that_exclude_each_other(specs, image):
     given = {**specs, **image, "flavor.vcpus": "4", "flavor.memory_mb": "4096"}
     assert named.items() <= given.items()
     assert named.keys() & (specs.keys() | image.keys())
-
-
-@pytest.mark.parametrize(
-    ("specs", "named"),
-    [
-        ({"hw:pmem": ",", "hw:numa_mem.0": "1"}, ["hw:numa_mem.0"]),
-        ({"hw:cpu_dedicated_mask": "0", "resources:PCPU": "4"},
-         ["hw:cpu_dedicated_mask", "resources:PCPU"]),
-    ],
-)  # fmt: skip
-def test_error_leaves_out_defaults(specs, named):
-    with pytest.raises(PropertyConflict) as refused:
-        derived(specs)
-    assert list(refused.value.kwargs["properties"]) == named

@@ -4,7 +4,7 @@ import json
 
 from msgspec.structs import replace
 
-from rtagent.model.device import SRIOV_PF, STANDARD, PciDevices
+from rtagent.model.device import PciDevices
 from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import (
@@ -12,7 +12,6 @@ from tests.support.pci_hosts import (
     GPU_1,
     GPU_IDS,
     PF_0,
-    changed,
     gpu,
     nic,
     record,
@@ -25,14 +24,6 @@ TWO = [gpu(GPU_0), gpu(GPU_1)]
 ONE_TIME_USE = parse_specs([json.dumps({**GPU_IDS, "one_time_use": "yes"})])
 
 
-def test_changed_device_is_updated():
-    known = refreshed({}, [gpu()])
-    after = refreshed(known, [changed(known[GPU_0], dev_type=SRIOV_PF)])
-    assert after[GPU_0].device.dev_type == SRIOV_PF
-    after = refreshed(after, [changed(known[GPU_0], dev_type=STANDARD)], used=[GPU_0])
-    assert after[GPU_0].device.dev_type == STANDARD
-
-
 def test_device_in_use_stays_recorded_when_it_leaves_the_host():
     known = refreshed({}, TWO)
     absent = refreshed(known, [], used=[GPU_0])
@@ -40,15 +31,6 @@ def test_device_in_use_stays_recorded_when_it_leaves_the_host():
     assert not absent[GPU_0].present
     assert refreshed(absent, TWO, used=[GPU_0]) == known
     assert refreshed(absent, []) == {}
-
-
-def test_device_in_use_stays_recorded_when_no_specification_matches_it():
-    known = refreshed({}, TWO)
-    unlisted = refreshed(known, TWO, specs=(), used=[GPU_0])
-    assert unlisted.keys() == {GPU_0}
-    assert (unlisted[GPU_0].present, unlisted[GPU_0].listed) == (True, False)
-    assert refreshed(unlisted, TWO, used=[GPU_0]) == known
-    assert refreshed(unlisted, TWO, specs=()) == {}
 
 
 def test_other_card_in_the_slot_does_not_replace_the_device_in_use():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.pci.parsing import InvalidValue, parse_hex_id, parse_resource_class, parse_traits
+from rtagent.pci.parsing import InvalidValue, parse_resource_class, parse_traits
 
 #: By Nova's documentation of [pci] device_spec and alias: standard names are kept, others are made
 #: upper case, get one _ for consecutive other characters, and CUSTOM_ unless they have it.
@@ -44,8 +44,3 @@ def test_what_cannot_be_a_name_is_invalid(wrong):
     for parse in (parse_resource_class, parse_traits):
         with pytest.raises(InvalidValue, match=r"must be a string|1 to 248 characters"):
             parse(wrong)
-
-
-@pytest.mark.parametrize(("written", "expected"), [("0X10DE", "10de"), (" 0x1 ", "0001")])
-def test_hexadecimal_ids_may_have_a_prefix(written, expected):
-    assert parse_hex_id(written) == expected

@@ -5,7 +5,7 @@ import pytest
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.device import Tags
 from rtagent.model.request import PciRequest
-from rtagent.pci.requests import device_requests, requests_of_move
+from rtagent.pci.requests import device_requests
 from tests.support.pci_hosts import ALIASES, GPU_0, flavor, gpu, port, record
 
 
@@ -36,12 +36,6 @@ def test_documents_request_devices_by_alias_or_spec():
     ]
     assert requests[3].alternatives[0].physical_network is None
     assert (requests[3].source, requests[3].requester_id) == ("neutron_port", "p1")
-
-
-def test_move_requests_the_new_flavors_devices_and_those_of_the_ports():
-    documents = (PciRequest(count=1, alias_name="gpu", request_id="old"), port("p1"))
-    requests = requests_of_move(flavor("gpu:2"), documents, ALIASES, None)
-    assert summary(requests) == [("gpu", "gpu", 2, "legacy"), ("p1", None, 1, "legacy")]
 
 
 @pytest.mark.parametrize("value", ["gpu", ":1", "gpu:1,", "gpu:-1", "gpu:0", "gpu:99999999999"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import PlacementConflict, PlacementUnavailable
+from rtagent.errors import PlacementConflict
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, LARGE, OTHER, facts
@@ -193,10 +193,6 @@ def test_a_refused_removal_costs_one_consumer_only(node):
     assert refused
     assert (len(report.removed), report.problems) == (1, (f"{GUEST}: no",))
     assert node.run().removed == (GUEST,)
-
-
-def gone():
-    raise PlacementUnavailable("gone")
 
 
 # -- moves ----------------------------------------------------------------------------------------
