@@ -218,10 +218,8 @@ def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):
         world.start_domain(uid(number), 1, 64, occupancy=Occupancy(devices=devices))
     assert auditor.run("start").skipped == 0
     state = device_allocations(auditor.tracker.snapshot()).state(PF_0)
-    assert (state.state, state.reason) == (
-        "unavailable",
-        f"its virtual function {vf(0)} is held by {uid(0)}",
-    )
+    status = (state.state, state.reason)
+    assert status == ("unavailable", f"its virtual function {vf(0)} is held by {uid(0)}")
 
 
 def test_audits_have_their_turns_in_the_order_of_their_requests(auditor, world):

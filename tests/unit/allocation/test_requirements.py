@@ -54,10 +54,8 @@ def test_named_units_count_towards_the_number_of_the_flavor():
 def test_numbered_groups_are_those_of_classes_that_are_not_counted():
     specs = {"resources1:VGPU": "2", "resources_B:CUSTOM_X": "1", "resources_B:VCPU": "1"}
     found = from_request(request(extra_specs={**specs, "group_policy": "isolate"}), Policy())
-    assert [(dict(each.quantities), each.isolated) for each in found.numbered] == [
-        ({"VGPU": 2}, True),
-        ({"CUSTOM_X": 1}, True),
-    ]
+    groups = [(dict(each.quantities), each.isolated) for each in found.numbered]
+    assert groups == [({"VGPU": 2}, True), ({"CUSTOM_X": 1}, True)]
     assert not from_request(request(extra_specs=specs), Policy()).numbered[0].isolated
     with pytest.raises(PropertyInvalid, match="none, isolate"):
         from_request(request(extra_specs={**specs, "group_policy": "apart"}), Policy())

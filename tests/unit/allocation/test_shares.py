@@ -209,10 +209,8 @@ def test_disk_may_be_another_provider_s():
     shared = replace(device_host().policy, placement=PlacementPolicy(disk_provider=OTHER))
     state = replace(device_host(), policy=shared)
     claimed(state, allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
-    assert mismatches(state, allocations(DISK_GB=3), root_gb=3) == [
-        ("DISK_GB", 3, 0),
-        ("DISK_GB", 0, 3),
-    ]
+    differences = mismatches(state, allocations(DISK_GB=3), root_gb=3)
+    assert differences == [("DISK_GB", 3, 0), ("DISK_GB", 0, 3)]
 
 
 def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_not():
@@ -261,10 +259,8 @@ def test_provider_mapping_assigns_the_allocated_providers_to_requests():
         mapping = {"first": (pci(first),), "second-0": (pci(second),), "a port": (pci(PF_0),)}
         asked = {"instance": {"pci_requests": pci_requests}}
         _, claim = claimed(pci_host(), whole, mapping, **asked)
-        assert [(each.request_id, each.parent_addr) for each in claim.pci] == [
-            ("first", first),
-            ("second", second),
-        ]
+        parents = [(each.request_id, each.parent_addr) for each in claim.pci]
+        assert parents == [("first", first), ("second", second)]
         assert claim.provider_mapping == mapping
 
 

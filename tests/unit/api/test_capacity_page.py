@@ -121,10 +121,8 @@ def test_flavors_that_never_fit_or_are_not_known_say_why():
     fleet = PageFleet(*states, listed=(NEVER, TRAIT, SMALL), placement=object())
     shown = rows(page(fleet))
     assert shown["never"]["Scarce"] == "never fits: needs 64 CPUs (PCPU), the host has 6"
-    assert (shown["trait"]["Room"], shown["trait"]["Scarce"]) == (
-        "?",
-        "not known: only Placement decides on required=HW_CPU_X86_AVX",
-    )
+    cells = (shown["trait"]["Room"], shown["trait"]["Scarce"])
+    assert cells == ("?", "not known: only Placement decides on required=HW_CPU_X86_AVX")
     assert list(shown)[-1] == "trait"  # sorted by a number that it does not have
     for flavor, why in (
         ("never", "Never fits needs 64 CPUs (PCPU), the host has 6"),

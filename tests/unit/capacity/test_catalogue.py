@@ -29,10 +29,8 @@ def test_flavors_of_the_file_and_of_claims_are_one_catalogue():
     # What does not decide makes no difference.
     other = build(image={"os_distro": "debian", "hw_disk_bus": "virtio"})
     found = catalogue(state(build(), other), [SMALL, large]).flavors
-    assert [(each.name, each.claims, each.in_file) for each in found] == [
-        ("large", 0, True),
-        ("small", 2, True),
-    ]
+    flavors = [(each.name, each.claims, each.in_file) for each in found]
+    assert flavors == [("large", 0, True), ("small", 2, True)]
 
 
 def test_a_guest_that_needs_something_else_than_its_flavor_has_a_name_of_its_own():

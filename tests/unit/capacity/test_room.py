@@ -40,10 +40,8 @@ def pinned(state, vcpus):
 
 def test_plain_guests_are_counted_by_the_scarcest_sum():
     found = counted(HOST, 1, 6144, 10)
-    assert (found.number, str(found.reasons[0])) == (
-        2,
-        "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available",
-    )
+    answer = (found.number, str(found.reasons[0]))
+    assert answer == (2, "MEMORY_MB: 6144 MB requested at cn1.example, 4096 available")
     assert (found.left.free_vcpus, found.left.free_disk_mb) == (0, 80 * 1024)
 
 

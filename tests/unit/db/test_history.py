@@ -56,10 +56,8 @@ def test_history_is_complete_and_ordered(database: Database):
     create = ClaimEvent(**its, action="create", actor=ODD, request_id="req-1", reason="")
     then = replace(was, state="active", suspect="why")
     activate = {"action": "activate", "before": was, "after": then, "reason": ODD}
-    assert store.history(NODE.uuid, one.uuid) == (
-        create,
-        replace(create, **activate, actor="", request_id=""),
-    )
+    history = store.history(NODE.uuid, one.uuid)
+    assert history == (create, replace(create, **activate, actor="", request_id=""))
     assert store.history(NODE.uuid, uuid(5)) == ()
 
 

@@ -39,10 +39,8 @@ def test_new_uuid_of_the_same_host_is_locked_and_logged(tmp_path):
     for number in (1, 1, 2):
         lock.take(HostIdentity(hostname="here", host_uuid=uid(number)))
 
-    assert {file.name for file in tmp_path.iterdir()} == {
-        f"rtagent-{uid(1)}.lock",
-        f"rtagent-{uid(2)}.lock",
-    }
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {f"rtagent-{uid(1)}.lock", f"rtagent-{uid(2)}.lock"}
     ((level, line),) = reports.logged
     assert level == "warning"
     assert uid(2) in line and "set host_uuid in libvirtd.conf" in line

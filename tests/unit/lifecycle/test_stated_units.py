@@ -23,11 +23,8 @@ def test_recorded_devices_are_not_recorded_again():
     state = device_host()
     assert unrecorded(state, [given(GPU_0)]) == ()
     (made,) = unrecorded(state, [given("0000:99:00.0", numa_node=1)])
-    assert (made.address, made.device.product_id, made.device.numa_node) == (
-        "0000:99:00.0",
-        "13f1",
-        1,
-    )
+    device = (made.address, made.device.product_id, made.device.numa_node)
+    assert device == ("0000:99:00.0", "13f1", 1)
     assert (made.present, made.listed) == (False, False)
 
 

@@ -175,10 +175,8 @@ def test_shared_disk_is_allocated_from_the_provider_that_shares_it():
     state, claim = built(host(), vcpus=2, memory_mb=2048, root_gb=3)
     shared = replace(state.policy.placement, disk_provider=uid(70))
     state = replace(state, policy=replace(state.policy, placement=shared))
-    assert consumer_allocations(state, claim.owner_id) == {
-        NODE.uuid: {"VCPU": 2, "MEMORY_MB": 2048},
-        uid(70): {"DISK_GB": 3},
-    }
+    allocations = consumer_allocations(state, claim.owner_id)
+    assert allocations == {NODE.uuid: {"VCPU": 2, "MEMORY_MB": 2048}, uid(70): {"DISK_GB": 3}}
     # Other hosts have allocations there, too.
     assert uid(70) not in own_providers(state)
 

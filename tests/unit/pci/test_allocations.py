@@ -85,10 +85,8 @@ def test_order_of_allocations_does_not_change_the_reason():
         assert host.state(PF_0).state == UNAVAILABLE
         assert host.state(PF_0).reason == f"its virtual function {vf(1)} is held by b"
         last = host.state("0000:89:00.0")
-        assert (last.state, last.reason) == (
-            UNAVAILABLE,
-            f"{GPU_1} of its IOMMU group 7 is held by b",
-        )
+        status = (last.state, last.reason)
+        assert status == (UNAVAILABLE, f"{GPU_1} of its IOMMU group 7 is held by b")
     for held in (used_by("a", vf(0)) + running, running + used_by("a", vf(0))):
         reason = allocations_on(devices, held).state(PF_0).reason
         assert reason == f"its virtual function {vf(0)} is held by a"
@@ -149,12 +147,8 @@ def test_guests_without_devices_cost_no_calls():
 
 def test_interchangeable_devices_are_counted_in_one_pool():
     found = [pool.as_dict() for pool in pools_of(two_gpus_and_a_nic(vfs=4))]
-    assert [(pool["product_id"], pool["numa_node"], pool["count"]) for pool in found] == [
-        ("13f1", 0, 1),
-        ("1583", 0, 1),
-        ("154c", 0, 4),
-        ("13f1", 1, 1),
-    ]
+    pools = [(pool["product_id"], pool["numa_node"], pool["count"]) for pool in found]
+    assert pools == [("13f1", 0, 1), ("1583", 0, 1), ("154c", 0, 4), ("13f1", 1, 1)]
 
 
 def test_as_dict_has_the_layout_of_novas_pools():

@@ -81,10 +81,8 @@ def test_every_choice_of_parent_devices_is_returned():
 
 def test_resources_name_their_provider_and_their_parent_device():
     assigned = fit({"VGPU": 1, "CUSTOM_PMEM": 1}).resources
-    assert [(each.provider, each.parent_addr) for each in assigned] == [
-        ("provider of the host", None),
-        ("provider of b", "b"),
-    ]
+    providers = [(each.provider, each.parent_addr) for each in assigned]
+    assert providers == [("provider of the host", None), ("provider of b", "b")]
 
 
 def test_claim_of_a_domain_that_is_here_does_not_read_the_other_domains():
@@ -138,10 +136,8 @@ def test_each_numbered_group_comes_from_one_provider(requests, numbered, expecte
 
 def test_numbered_groups_follow_shares():
     shares = {"VGPU": {"a": 2}}
-    assert fitted({"VGPU": 2}, shares=shares, numbered=groups({"VGPU": 1}, {"VGPU": 1})) == [
-        "a0",
-        "a1",
-    ]
+    units = fitted({"VGPU": 2}, shares=shares, numbered=groups({"VGPU": 1}, {"VGPU": 1}))
+    assert units == ["a0", "a1"]
 
 
 @pytest.mark.parametrize(

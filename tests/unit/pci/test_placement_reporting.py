@@ -39,10 +39,8 @@ def errors(*specs, devices, report=True):
 
 @pytest.mark.parametrize("network", ["physnet1", None])
 def test_devices_with_a_physical_network_are_not_reported(network):
-    assert reported(tagged(VFS[0], physical_network=network), tagged(VFS[1])) == (
-        {PF_0: [vf(1)]},
-        [],
-    )
+    devices = reported(tagged(VFS[0], physical_network=network), tagged(VFS[1]))
+    assert devices == ({PF_0: [vf(1)]}, [])
 
 
 @pytest.mark.parametrize(
@@ -60,11 +58,8 @@ def test_virtual_function_with_other_tags_than_the_first_is_unreportable(tags, k
 def test_traits_come_from_the_specification_and_its_other_tags():
     default = {"COMPUTE_MANAGED_PCI_DEVICE"}
     assert provider_traits(Tags()) == default
-    assert provider_traits(Tags(traits=frozenset({"CUSTOM_A"}), one_time_use=True)) == {
-        *default,
-        "CUSTOM_A",
-        "HW_PCI_ONE_TIME_USE",
-    }
+    traits = provider_traits(Tags(traits=frozenset({"CUSTOM_A"}), one_time_use=True))
+    assert traits == {*default, "CUSTOM_A", "HW_PCI_ONE_TIME_USE"}
 
 
 # --- messages for the operator ---

@@ -44,11 +44,8 @@ def test_used_and_existing_identifiers_count_within_the_capacity_of_the_device()
     """The device supports some mdevs fewer, because others have created them."""
     used, existing = f"{GPU_0}/nvidia-11/8", f"{GPU_0}/nvidia-11/7"
     one, two = (types("nvidia-11", max_instances=number) for number in (1, 2))
-    assert inventories(types("nvidia-11"), [existing], [used])[0][2] == (
-        *ids(GPU_0, "nvidia-11", 3),
-        existing,
-        used,
-    )
+    identifiers = inventories(types("nvidia-11"), [existing], [used])[0][2]
+    assert identifiers == (*ids(GPU_0, "nvidia-11", 3), existing, used)
     assert inventories(two, [existing], [used])[0][2] == (existing, used)
     assert inventories(one, [existing], [used])[0][2] == (used,)
 

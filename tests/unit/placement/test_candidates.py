@@ -139,11 +139,8 @@ def test_a_repeated_write_finds_the_first_one(setup):
     other, repeated = uid(), uid()
     requests = [setup.request(NEW, 2, owner=owner) for owner in (other, repeated, repeated)]
     errors = setup.together(requests)
-    assert sorted(type(each).__name__ for each in errors) == [
-        "ConsumerHasAllocations",
-        "NoneType",
-        "NoneType",
-    ]
+    names = sorted(type(each).__name__ for each in errors)
+    assert names == ["ConsumerHasAllocations", "NoneType", "NoneType"]
     assert setup.vcpus_of(repeated) == {TARGET: 2}
 
 

@@ -32,10 +32,8 @@ def current(inventories=None, traits=()):
 def test_unwanted_exclusive_contents_of_other_writers_are_removed():
     present = current({"VCPU": record(8), "PCPU": record(4)}, {"COMPUTE_STATUS_DISABLED"})
     wanted = provider(VCPUS, exclusive=contents({"PCPU"}, {"COMPUTE_STATUS_DISABLED"}))
-    assert diff(present, wanted, NOTHING) == (
-        PutTraits(ROOT, frozenset()),
-        PutInventories(ROOT, VCPUS),
-    )
+    changes = diff(present, wanted, NOTHING)
+    assert changes == (PutTraits(ROOT, frozenset()), PutInventories(ROOT, VCPUS))
 
 
 def test_an_owned_custom_trait_remains_owned():
@@ -72,10 +70,8 @@ def test_an_obsolete_provider_with_owned_contents_is_deleted():
 
 def test_an_obsolete_provider_keeps_contents_of_other_writers():
     own = contents({"VCPU"}, {"A"})
-    assert diff(current(VCPUS, {"A", "CUSTOM_GOLD"}), OBSOLETE, own) == (
-        PutTraits(ROOT, frozenset({"CUSTOM_GOLD"})),
-        PutInventories(ROOT, {}),
-    )
+    changes = diff(current(VCPUS, {"A", "CUSTOM_GOLD"}), OBSOLETE, own)
+    assert changes == (PutTraits(ROOT, frozenset({"CUSTOM_GOLD"})), PutInventories(ROOT, {}))
     assert diff(current({"CUSTOM_FPGA": record(1)}), OBSOLETE, own) == ()
 
 

@@ -90,10 +90,8 @@ def test_memory_that_is_plugged_into_a_claimed_guest_is_drift():
       <source><pagesize unit='KiB'>2048</pagesize><nodemask>0</nodemask></source>
       <target><size unit='MiB'>512</size><node>0</node></target></memory>"""
     larger = read(parts, devices=device, memory_mb=1536)
-    assert {each.resource: each.observed for each in differences(claim, larger.usage)} == {
-        "MEMORY_MB": 1536,
-        "pages of 2048 KiB at cell 0": 256,
-    }
+    observed = {each.resource: each.observed for each in differences(claim, larger.usage)}
+    assert observed == {"MEMORY_MB": 1536, "pages of 2048 KiB at cell 0": 256}
     counted = with_claims(after, [claim], [larger.usage]).usage
     assert counted.memory_mb == 1536
     assert counted.numa.memory_mb == {0: 512, 1: 1024}

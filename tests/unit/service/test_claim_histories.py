@@ -36,10 +36,8 @@ def test_a_live_claim_is_read_again_only_after_a_change():
     assert histories.read(state, one.uuid, None) is first
     assert store.calls["history_page"] == 1
     state = commit(store, state, changed(one, state="active", revision=2))
-    assert [e.event.action for e in histories.read(state, one.uuid, None).events] == [
-        "activate",
-        "create",
-    ]
+    actions = [e.event.action for e in histories.read(state, one.uuid, None).events]
+    assert actions == ["activate", "create"]
 
 
 def test_reads_that_wait_for_the_database_do_not_keep_others_waiting():

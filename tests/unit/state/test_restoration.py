@@ -152,10 +152,8 @@ def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(cop
     with pytest.raises(StoreUnavailable):
         claim(tracker)
     assert tracker.recover()
-    assert {d.claim_uuid: d.stored for d in tracker.restored.differences} == {
-        activated.uuid: "building",
-        lost.uuid: None,
-    }
+    states = {d.claim_uuid: d.stored for d in tracker.restored.differences}
+    assert states == {activated.uuid: "building", lost.uuid: None}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])

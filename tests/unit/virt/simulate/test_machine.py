@@ -16,11 +16,8 @@ from rtagent.virt.simulate.machine import LIMITS
 
 def test_cpus_are_numbered_as_linux_does():
     _, *cpus = Machine(sockets=2, cores=2, threads=2, memory_mb=2).cpus
-    assert [(c.id, c.cell, c.socket, c.core, c.siblings) for c in cpus[:3]] == [
-        (1, 0, 0, 1, (1, 5)),
-        (2, 1, 1, 0, (2, 6)),
-        (3, 1, 1, 1, (3, 7)),
-    ]
+    places = [(c.id, c.cell, c.socket, c.core, c.siblings) for c in cpus[:3]]
+    assert places == [(1, 0, 0, 1, (1, 5)), (2, 1, 1, 0, (2, 6)), (3, 1, 1, 1, (3, 7))]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +139,8 @@ def test_two_gpus_and_a_network_card(tmp_path):
 
 def test_a_shared_gpu_has_mediated_devices(tmp_path):
     there = shown(Machine(shared_gpus=2), tmp_path)
-    assert {each.address: each.numa_node for each in there.values()} == {
-        "0000:48:00.0": 0,
-        "0000:c8:00.0": 1,
-    }
+    cells = {each.address: each.numa_node for each in there.values()}
+    assert cells == {"0000:48:00.0": 0, "0000:c8:00.0": 1}
     for gpu in there.values():
         [type_] = gpu.mdev_types
         assert (type_.id, type_.available_instances) == ("nvidia-222", 4)
