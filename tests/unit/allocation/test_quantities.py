@@ -42,15 +42,8 @@ FOO = "CUSTOM_FOO"
 
 def offer(suffix="", **other):
     """Offer 12 units: (10 - 2) * 1.5."""
-    values = {
-        "total": 10,
-        "reserved": 2,
-        "min_unit": 1,
-        "max_unit": 10,
-        "step_size": 1,
-        "allocation_ratio": Decimal("1.5"),
-        **other,
-    }
+    limits = {"total": 10, "reserved": 2, "min_unit": 1, "max_unit": 10, "step_size": 1}
+    values = {**limits, "allocation_ratio": Decimal("1.5"), **other}
     return AdditionalInventory(suffix=suffix, resource_class=FOO, **values)
 
 

@@ -79,12 +79,9 @@ def test_ratios_of_cells_are_those_of_the_request_or_else_of_the_host():
 
 
 def move(kind, build, page_sizes=()):
-    return MoveRequest(
-        build=build,
-        migration=kind,
-        old_flavor=build.instance.flavor,
-        source=SourceFacts(page_sizes=page_sizes),
-    )
+    source = SourceFacts(page_sizes=page_sizes)
+    old = build.instance.flavor
+    return MoveRequest(build=build, migration=kind, old_flavor=old, source=source)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,8 @@ CLAIMS = [
     ({"hw:pmem": "4GB"}, "cells devices sizes"),
     ({"hw:mem_encryption": "true"}, "encryption sizes"),
 ]
-HOST = device_host(
-    record([gpu(GPU_0, 0), GPUS[0]]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,))
-)
+PCI = policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,))
+HOST = device_host(record([gpu(GPU_0, 0), GPUS[0]]), pci=PCI)
 HOST = replace(HOST, topology=replace(TOPOLOGY, mem_encryption=(SEV,)))
 
 

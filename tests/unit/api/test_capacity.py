@@ -125,11 +125,8 @@ def test_metrics_have_the_room_of_each_flavor_and_what_is_stranded():
 
 
 def test_metrics_have_the_cpus_memory_and_pages_of_cells():
-    policy = NumaPolicy(
-        cpu_shared_set=frozenset(range(8, 16)),
-        cpu_dedicated_set=frozenset(range(8)),
-        reserved_huge_pages={0: {2048: 16}},
-    )
+    cpus = {"cpu_shared_set": frozenset(range(8, 16)), "cpu_dedicated_set": frozenset(range(8))}
+    policy = NumaPolicy(**cpus, reserved_huge_pages={0: {2048: 16}})
     claim = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
     found = metrics(served(with_claims(host(PAGES, numa=policy), (claim,))))
 

@@ -33,14 +33,8 @@ def test_every_cpu_has_one_use():
 def test_a_cpu_names_its_owner_and_other_users():
     seen = cpus(pinned_host())
     web, idle = CLAIMS
-    assert seen[3] == Cpu(
-        id=3,
-        use=CLAIMED,
-        owner_id=WEB,
-        name="web-1",
-        claim_uuid=web.uuid,
-        intruders=(FOREIGN_DOMAIN,),
-    )
+    owner = {"owner_id": WEB, "name": "web-1", "claim_uuid": web.uuid}
+    assert seen[3] == Cpu(id=3, use=CLAIMED, intruders=(FOREIGN_DOMAIN,), **owner)
     assert seen[5] == Cpu(id=5, use=KEPT, owner_id=IDLE, claim_uuid=idle.uuid)
     assert seen[9] == Cpu(id=9, use=FOREIGN, owner_id=FOREIGN_DOMAIN, name="odd")
 

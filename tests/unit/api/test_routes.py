@@ -138,9 +138,8 @@ def test_orphans_and_drift_are_listed():
     _, document = get("/orphans")
     assert [(o["name"], o["memory_mb"]) for o in document["orphans"]] == [("instance-900", 2048)]
     _, document = get("/drift")
-    assert [(d["resource"], d["claimed"], d["observed"]) for d in document["drift"]] == [
-        ("VCPU", 2, 4)
-    ]
+    (drift,) = document["drift"]
+    assert (drift["resource"], drift["claimed"], drift["observed"]) == ("VCPU", 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +152,8 @@ def test_orphans_and_drift_are_listed():
     ],
 )
 def test_health_is_the_status_of_the_worst_part(statuses, whole, code):
-    checks = tuple(
-        Check(part=f"part-{n}", status=Status(s), time=NOW) for n, s in enumerate(statuses)
-    )
+    parts = enumerate(statuses)
+    checks = tuple(Check(part=f"part-{n}", status=Status(s), time=NOW) for n, s in parts)
     reply = answer(sources(checks=checks), "/health")
     document = json.loads(reply.body)
     assert (reply.status, document["status"]) == (code, whole)

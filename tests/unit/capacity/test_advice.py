@@ -79,10 +79,8 @@ def test_a_guest_goes_to_a_host_with_room_if_that_loses_none_by_it():
 def test_a_guest_makes_way_for_another_one_at_its_destination():
     made = agents([(4, 256, {})], [(3, 128, {})], [(1, 512, {})] * 3)
     found = advice(made, pinned(4, ignore_hosts=("h1", "h2")))
-    assert moves(found) == [
-        ("g128", "h1", "h2", "live-migration"),
-        ("g256", "h0", "h1", "live-migration"),
-    ]
+    g128, g256 = ("g128", "h1", "h2"), ("g256", "h0", "h1")
+    assert moves(found) == [(*g128, "live-migration"), (*g256, "live-migration")]
 
 
 def test_guests_of_several_hosts_move_if_one_host_makes_too_little_room():

@@ -40,11 +40,8 @@ def test_other_deadlines_are_refused_with_an_example(text: str):
 
 
 def test_sentence_says_what_remains_and_that_the_deadline_has_passed():
-    drain: dict[str, Any] = {
-        "since": "2026-01-02T11:00:00Z",
-        "reason": "new disks",
-        "deadline": "2026-01-02T12:00:00Z",
-    }
+    times = {"since": "2026-01-02T11:00:00Z", "deadline": "2026-01-02T12:00:00Z"}
+    drain: dict[str, Any] = {"reason": "new disks", **times}
     found: dict[str, Any] = {"node": "cn1", "drain": drain, "claims": [{}, {}], "orphans": [{}]}
     assert sentence(found, NOON + timedelta(seconds=1)) == (
         "cn1 is being drained since 2026-01-02T11:00:00Z, until 2026-01-02T12:00:00Z, which has"

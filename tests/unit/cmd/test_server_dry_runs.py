@@ -38,12 +38,8 @@ def rtagent(tmp_path: Path, store: SqlServerStore) -> Run:
 
 
 def server(**fields):
-    return Server(
-        **{"uuid": SERVER, "name": "web-1", "spec": SPEC, "vm_state": "active", "place": PLACE},
-        created_at=NOON,
-        updated_at=NOON,
-        **fields,
-    )
+    web = {"uuid": SERVER, "name": "web-1", "spec": SPEC, "vm_state": "active", "place": PLACE}
+    return Server(**web, created_at=NOON, updated_at=NOON, **fields)
 
 
 def operation(uuid, **fields):

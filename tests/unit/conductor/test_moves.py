@@ -59,11 +59,8 @@ def test_a_resize_is_confirmed(cloud, server):
 
     confirmed = cloud.conductor().confirm(server.uuid)
     assert (confirmed.vm_state, confirmed.place.host, confirmed.move) == ("active", "h1", None)
-    assert calls(cloud) == [
-        ("h0", "drop_move_claim_at_source"),
-        ("h1", "update_usage", "active", None),
-        ("h0", "update_usage", "active", None),
-    ]
+    updates = [(host, "update_usage", "active", None) for host in ("h1", "h0")]
+    assert calls(cloud) == [("h0", "drop_move_claim_at_source"), *updates]
     assert cloud.place(server.uuid) == [("h1", "active")]
     assert cloud.hooks.calls[2:] == ["cleanup at h0"]
     cloud.check()

@@ -176,12 +176,8 @@ call_timeout = 0
 
     options = sorted(line.split(" = ")[0] for line in mistakes(tmp_path, text))
 
-    assert options == [
-        "[DEFAULT] reserved_host_cpus",
-        "[DEFAULT] service_down_time",
-        "[claims] operation_retention",
-        "[libvirt] call_timeout",
-    ]
+    assert options[:2] == ["[DEFAULT] reserved_host_cpus", "[DEFAULT] service_down_time"]
+    assert options[2:] == ["[claims] operation_retention", "[libvirt] call_timeout"]
 
 
 def test_reload_turns_power_management_on_and_off(tmp_path):

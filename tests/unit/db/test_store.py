@@ -179,11 +179,9 @@ def test_a_policy_without_the_outbox_deletes_its_rows(database: Database):
     assert_loads(store, state)
 
 
-KEPT = Retention(
-    running=2.5,
-    checkpoints=(Checkpoint(revision=3, running=1.5),),
-    moves={uuid(9): EndedMove(updated_at=NOW, running=0.5)},
-)
+ENDED = {uuid(9): EndedMove(updated_at=NOW, running=0.5)}
+CHECKPOINTS = (Checkpoint(revision=3, running=1.5),)
+KEPT = Retention(running=2.5, checkpoints=CHECKPOINTS, moves=ENDED)
 
 
 def test_purge_deletes_old_operations_and_released_claims_only(database: Database):

@@ -151,11 +151,8 @@ def test_attach_claims_end_with_their_main_claim():
     decision = claims.release_claim(state, call("release_claim"), NOON, main.uuid)
     events = [(e.after.uuid, e.action, e.reason) for e in decision.change.events]
     why = "the claim that it was added to has ended"
-    assert events == [
-        (main.uuid, "release", ""),
-        (first.uuid, "release", why),
-        (second.uuid, "release", why),
-    ]
+    released = [(claim.uuid, "release", why) for claim in (first, second)]
+    assert events == [(main.uuid, "release", ""), *released]
     state = state.fold(decision.change)
     state.check()
     assert not state.claims and not state.units

@@ -70,12 +70,8 @@ def test_networks_on_other_cells():
 def test_page_size_of_a_live_migration():
     state = host()
     build = request(1, 4096, extra_specs={"hw:mem_page_size": "any"})
-    asked = MoveRequest(
-        build=build,
-        migration="live-migration",
-        old_flavor=build.instance.flavor,
-        source=SourceFacts(page_sizes=(2048,)),
-    )
+    old, source = build.instance.flavor, SourceFacts(page_sizes=(2048,))
+    asked = MoveRequest(build=build, migration="live-migration", old_flavor=old, source=source)
     decision = allocate(state, build.instance.uuid, from_move(asked, state.policy))
     reasons = [reason.as_dict() for reason in decision.reasons]
     assert nova_reason(reasons, live_migration=True).startswith(f"{PAGE_SIZE} 2MiB pages")

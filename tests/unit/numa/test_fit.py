@@ -54,14 +54,8 @@ class DevicesOn:
 
 
 def no_devices():
-    return Reason(
-        code=ReasonCode.INSUFFICIENT,
-        resource="PCI",
-        where="cn1",
-        requested=1,
-        available=0,
-        unit="devices",
-    )
+    where = {"resource": "PCI", "where": "cn1", "unit": "devices"}
+    return Reason(code=ReasonCode.INSUFFICIENT, requested=1, available=0, **where)
 
 
 def test_refusal_says_that_the_search_gave_up():
@@ -107,13 +101,8 @@ def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
 
 
 def test_isolated_emulator_of_a_mixed_guest_whose_cell_0_has_no_dedicated_cpu():
-    guest = required(
-        4,
-        numa_nodes="2",
-        cpu_policy="mixed",
-        cpu_dedicated_mask="2-3",
-        emulator_threads_policy="isolate",
-    )
+    policies = {"cpu_policy": "mixed", "emulator_threads_policy": "isolate"}
+    guest = required(4, numa_nodes="2", cpu_dedicated_mask="2-3", **policies)
     answer = fit_guest(guest, host(NO_SMT, "0-1,4-5", "2-3,6-7"))
     first, second = assigned_to(answer).cells
     assert (first.cpu_pinning, len(first.cpuset_reserved)) == ({}, 1)
@@ -127,13 +116,8 @@ def test_shared_emulator_runs_on_the_shared_cpus_of_the_host():
 
 
 def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():
-    guest = pinned(
-        4,
-        numa_nodes="2",
-        emulator_threads_policy="share",
-        cpu_realtime="yes",
-        cpu_realtime_mask="^3",
-    )
+    emulator = {"emulator_threads_policy": "share"}
+    guest = pinned(4, numa_nodes="2", cpu_realtime="yes", cpu_realtime_mask="^3", **emulator)
     assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
     assert assignment.emulator_pcpus == {assignment.cells[1].cpu_pinning[3]}
 

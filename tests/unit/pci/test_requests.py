@@ -28,12 +28,9 @@ def test_numa_policy_precedence_is_document_then_flavor_then_alias():
 def test_documents_request_devices_by_alias_or_spec():
     documents = (PciRequest(count=1, alias_name="gpu"), port("p1", physical_network=None))
     requests = device_requests(flavor("vf:1,vf:2"), documents, ALIASES, None)
-    assert summary(requests) == [
-        ("vf", "vf", 1, "legacy"),
-        ("vf#2", "vf", 2, "legacy"),
-        ("gpu", "gpu", 1, "legacy"),
-        ("p1", None, 1, "legacy"),
-    ]
+    functions = [("vf", "vf", 1, "legacy"), ("vf#2", "vf", 2, "legacy")]
+    others = [("gpu", "gpu", 1, "legacy"), ("p1", None, 1, "legacy")]
+    assert summary(requests) == [*functions, *others]
     assert requests[3].alternatives[0].physical_network is None
     assert (requests[3].source, requests[3].requester_id) == ("neutron_port", "p1")
 

@@ -64,9 +64,5 @@ def wanted(
         )
         for uuid, records in children.items()
     )
-    return WantedLayout(
-        tree=Tree(revision=1, providers=(root, *devices)),
-        classes=classes,
-        claimed=claimed or {},
-        observed=observed or {},
-    )
+    tree, claimed = Tree(revision=1, providers=(root, *devices)), claimed or {}
+    return WantedLayout(tree=tree, classes=classes, claimed=claimed, observed=observed or {})

@@ -260,13 +260,8 @@ def test_an_audit_of_many_consumers_needs_two_requests(node):
     node.agent.run()
     node.allocate(GUEST, AMOUNTS)
     others = {"resources": {"MEMORY_MB": 1}}
-    content = {
-        "allocations": {node.uuid: others},
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-        "project_id": "p",
-        "user_id": "u",
-    }
+    owner = {"consumer_type": "INSTANCE", "project_id": "p", "user_id": "u"}
+    content = {"allocations": {node.uuid: others}, "consumer_generation": None, **owner}
     node.api.post_consumers({uid(): content for _ in range(1000)})
     node.meddler.requests.clear()
     report = node.run()

@@ -116,9 +116,8 @@ def test_a_write_that_placement_executes_late_is_undone(setup):
 
 
 def test_a_refused_consumer_waits_alone(setup):
-    setup.api.put_inventories(
-        NODE.uuid, 1, {"MEMORY_MB": {**RECORD, "total": 10**6}, "VCPU": RECORD}
-    )
+    records = {"MEMORY_MB": {**RECORD, "total": 10**6}, "VCPU": RECORD}
+    setup.api.put_inventories(NODE.uuid, 1, records)
     setup.requests()
     large = claim(setup.tracker, root_gb=1)
     small = claim(setup.tracker)

@@ -46,9 +46,8 @@ class Setup:
     def other_writer(self, uuid, generation, **vcpus):
         parts = {provider: {"resources": {"VCPU": n}} for provider, n in vcpus.items()}
         body = {"project_id": "p", "user_id": "u", "consumer_type": INSTANCE}
-        self.api.put_consumer(
-            uuid, {"allocations": parts, "consumer_generation": generation, **body}
-        )
+        content = {"allocations": parts, "consumer_generation": generation, **body}
+        self.api.put_consumer(uuid, content)
         self.api.requests.pop()
 
 

@@ -38,11 +38,8 @@ class Setup:
 
     def grow(self, memory_mb=1000):
         """Replace the state by one of a larger host, with the next revision."""
-        self.state = replace(
-            self.state,
-            revision=self.state.revision + 1,
-            topology=replace(TOPOLOGY, memory_mb=memory_mb),
-        )
+        larger = replace(TOPOLOGY, memory_mb=memory_mb)
+        self.state = replace(self.state, revision=self.state.revision + 1, topology=larger)
         self.mirror.wake()
 
     def turn(self, after=GATHER):

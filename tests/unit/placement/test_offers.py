@@ -134,11 +134,8 @@ def test_explicit_entry_replaces_that_of_every_compute_node(offers, identificati
 
 def test_provider_that_two_entries_describe_is_a_mistake(offers):
     """By its name and by its uuid; the latter takes precedence."""
-    made = offers(
-        host(),
-        entry({"name": NODE.hypervisor_hostname}, {"CUSTOM_NAMED": {"total": 1}}),
-        entry({"uuid": NODE.uuid}, one()),
-    )
+    named = entry({"name": NODE.hypervisor_hostname}, {"CUSTOM_NAMED": {"total": 1}})
+    made = offers(host(), named, entry({"uuid": NODE.uuid}, one()))
 
     (mistake,) = made.mistakes
     assert mistake.message.endswith(
@@ -171,9 +168,8 @@ def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
 
     made = offers(state, entry(THIS, {name: {"total": 1}}))
 
-    assert (
-        f"the agent itself publishes {name} of provider $COMPUTE_NODE" in made.mistakes[0].message
-    )
+    sentence = f"the agent itself publishes {name} of provider $COMPUTE_NODE"
+    assert sentence in made.mistakes[0].message
 
 
 def test_agents_own_inventory_of_an_offered_class_is_published(offers):

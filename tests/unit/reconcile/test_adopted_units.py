@@ -77,10 +77,8 @@ def test_a_mediated_device_with_any_uuid_is_adopted_with_its_type_and_parent(act
 
 def test_after_its_claim_it_is_available_as_long_as_it_exists():
     state, claim = adopted(orphaned(), read())
-    free = audited(
-        released(state, claim),
-        seen(state, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS]),
-    )
+    found = seen(state, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS])
+    free = audited(released(state, claim), found)
     assert claim.resources[0].identifier in free.resource_inventories[0].identifiers
     gone = audited(free, seen(free, devices=[gpu(mdev_types=(vgpu_type(4),))]))
     assert gone.resource_inventories[0].identifiers == tuple(

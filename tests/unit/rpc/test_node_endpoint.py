@@ -104,12 +104,8 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
             agent.invoke(method, **document)
     shown = agent.invoke("get_restore")
     (difference,) = shown["restore"]["differences"]
-    assert difference == {
-        "claim_uuid": lost["uuid"],
-        "owner_id": owner,
-        "acknowledged": "building",
-        "stored": None,
-    }
+    states = {"acknowledged": "building", "stored": None}
+    assert difference == {"claim_uuid": lost["uuid"], "owner_id": owner, **states}
     assert shown["sentence"].startswith("the database went back from revision")
     assert shown["orphans"] == []
 

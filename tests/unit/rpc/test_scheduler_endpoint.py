@@ -23,13 +23,8 @@ from tests.support.hosts import uid
 from tests.support.scheduler_rpc import SchedulerRpc, spec
 
 NODE = Node(uuid=uid(), host="cn1", hypervisor_hostname="cn1", host_ip="::1")
-REPORT = HostReport(
-    node=NODE,
-    epoch=1,
-    revision=7,
-    digest="d" * 64,
-    description=HostDescription(topology=stored.TOPOLOGY, policy=stored.POLICY),
-)
+DESCRIPTION = HostDescription(topology=stored.TOPOLOGY, policy=stored.POLICY)
+REPORT = HostReport(node=NODE, epoch=1, revision=7, digest="d" * 64, description=DESCRIPTION)
 METHODS = SCHEDULER_API.methods
 OF_INSTANCES = {"host": "cn1", "node_uuid": NODE.uuid, "epoch": 1, "revision": 1}
 INFO = InstanceInfo(uuid=uid())

@@ -12,13 +12,9 @@ from tests.support.scheduling import HostsInMemory, scheduler, spec
 
 
 def three_hosts() -> HostsInMemory:
-    return HostsInMemory(
-        [
-            host_state("small", host(reserved_memory_mb=12 * 1024)),
-            host_state("large"),
-            host_state("pinning", host(numa=PINNING)),
-        ]
-    )
+    small = host_state("small", host(reserved_memory_mb=12 * 1024))
+    pinning = host_state("pinning", host(numa=PINNING))
+    return HostsInMemory([small, host_state("large"), pinning])
 
 
 def document(chooser, name):

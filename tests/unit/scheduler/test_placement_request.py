@@ -120,12 +120,8 @@ def test_the_image_adds_no_condition_but_required_traits(name):
 
 
 def test_requested_resources_are_groups():
-    port = RequestGroup(
-        requester_id="port-1",
-        resources={"NET_BW_EGR_KILOBIT_PER_SEC": 100},
-        required_traits=("CUSTOM_PHYSNET",),
-        in_tree=uid(7),
-    )
+    fields = {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 100}, "in_tree": uid(7)}
+    port = RequestGroup(requester_id="port-1", required_traits=("CUSTOM_PHYSNET",), **fields)
     found = query(spec(requested_resources=(port,)))
     assert found["resources_port-1"] == "NET_BW_EGR_KILOBIT_PER_SEC:100"
     assert found["required_port-1"] == "CUSTOM_PHYSNET"

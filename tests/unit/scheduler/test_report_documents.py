@@ -182,9 +182,8 @@ def test_a_missing_or_an_unknown_field_is_refused(where):
         left = {key: value for key, value in fields.items() if key != name}
         with pytest.raises(InvalidRequest) as refused:
             report_from({**document, "usage": left} if where else left)
-        assert refused.value.kwargs["errors"] == [
-            {"path": f"{path}.{name}", "message": "is required"}
-        ]
+        error = {"path": f"{path}.{name}", "message": "is required"}
+        assert refused.value.kwargs["errors"] == [error]
     more = {**fields, "more": 1}
     with pytest.raises(InvalidRequest, match="more"):
         report_from({**document, "usage": more} if where else more)

@@ -79,9 +79,8 @@ def test_no_valid_host_counts_refusals_and_names_the_nearest_miss():
     assert (error["hosts"], error["refused"]) == (2, {"fit": 2})
     assert error["nearest"]["host"] == "cn2"
     assert error["nearest"]["reasons"][0]["requested"] == 16385
-    assert "of 2 hosts, fit refused 2; the nearest miss is cn2.example: MEMORY_MB: 16385" in str(
-        caught.value
-    )
+    miss = "of 2 hosts, fit refused 2; the nearest miss is cn2.example: MEMORY_MB: 16385"
+    assert miss in str(caught.value)
 
 
 def test_no_valid_host_names_the_claims_of_the_instance():

@@ -62,12 +62,8 @@ class QueriedPlacement:
         if request.allocations.keys() & set(self.refuses):
             raise PlacementConflict("another request was faster")
         self.written += request.allocations
-        return Written(
-            consumer_uuid=request.consumer_uuid,
-            before={},
-            allocations=request.allocations,
-            generation=1,
-        )
+        written = {"allocations": request.allocations, "before": {}, "generation": 1}
+        return Written(consumer_uuid=request.consumer_uuid, **written)
 
     def undo(self, written):
         self.undone.append(written)
@@ -116,9 +112,8 @@ def test_alternates_are_queried_too_and_have_what_to_allocate():
     [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
     assert [each.provider_uuid for each in found.alternates] == fleet.uuids[1:3]
     for each in (found.selected, *found.alternates):
-        assert each.allocation_request == {
-            "allocations": {each.provider_uuid: {"resources": RESOURCES}}
-        }
+        allocations = {each.provider_uuid: {"resources": RESOURCES}}
+        assert each.allocation_request == {"allocations": allocations}
         assert each.allocation_request_version == "1.39"
     assert set(fleet.queried) == {0, 1, 2}
     assert len(fleet.queried) == 3

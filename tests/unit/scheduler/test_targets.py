@@ -12,10 +12,7 @@ from rtagent.scheduler.targets import MAX_UNMATCHED
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import INSTANCE, scheduler_request
 
-EAST, WEST = (
-    aggregate("east", availability_zone="east"),
-    aggregate("west", availability_zone="west"),
-)
+EAST, WEST = (aggregate(name, availability_zone=name) for name in ("east", "west"))
 SSD = aggregate("ssd", ssd="true")
 HOSTS = [
     host_state("cn1", aggregates=[EAST, SSD]),

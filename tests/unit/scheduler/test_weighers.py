@@ -71,11 +71,8 @@ def test_hosts_with_very_many_devices_are_not_distinguished():
 
 def test_multiplier_of_failed_builds_is_subtracted_also_that_of_an_aggregate():
     brave = aggregate("brave", "b", build_failure_weight_multiplier="10")
-    hosts = [
-        host_state("a", failed_builds=0),
-        host_state("b", failed_builds=4, aggregates=[brave]),
-        host_state("c", failed_builds=4),
-    ]
+    never, often = host_state("a", failed_builds=0), host_state("c", failed_builds=4)
+    hosts = [never, host_state("b", failed_builds=4, aggregates=[brave]), often]
 
     assert weights(BuildFailureWeigher, hosts) == {"a": 0.0, "b": -10.0, "c": -1000000.0}
 

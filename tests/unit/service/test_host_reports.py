@@ -116,9 +116,7 @@ def test_while_devices_cannot_be_listed_they_are_reported_as_unavailable(tmp_pat
     assert reported() is None
     world.hypervisor.unlisted = True
     world.auditor.run("timer")
-    assert reported() == (
-        "the last audit could not list the host's devices: no claim gets any until one can"
-    )
+    assert reported().startswith("the last audit could not list the host's devices: no claim gets")
     world.auditor.run("timer")
     assert report_in(reporting.turn(HEARTBEAT)).description is None  # it is what it was
     world.hypervisor.unlisted = False
@@ -263,9 +261,8 @@ def test_after_a_lost_message_the_next_are_complete(reporting):
     assert report_in([last]).ended == (ended.uuid,)
     assert report_in([last]).description is not None
     assert arguments["revision"] == report_in([last]).instances_revision > 2
-    assert ("warning", "schedulers did not get a report: no broker") in (
-        reporting.world.notes.logged
-    )
+    line = ("warning", "schedulers did not get a report: no broker")
+    assert line in reporting.world.notes.logged
 
 
 def test_new_epoch_starts_its_numbers_again(reporting):

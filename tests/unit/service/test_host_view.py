@@ -89,10 +89,8 @@ def test_silent_hosts_are_down_and_named(world):
     status = world.reports.parts[PART]
     assert status == ("warn", "7 of 7 hosts are down: cn0, cn1, cn2, cn3, cn4 and 2 more")
     assert world.view.number_down() == 7
-    world.settings.current = replace(
-        world.settings.current,
-        default=replace(world.settings.current.default, service_down_time=DOWN + 1),
-    )
+    default = replace(world.settings.current.default, service_down_time=DOWN + 1)
+    world.settings.current = replace(world.settings.current, default=default)
     world.view.turn()
     assert world.reports.parts[PART] == ("pass", "")
 

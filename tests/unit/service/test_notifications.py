@@ -74,14 +74,11 @@ class Site:
         context = NodeContext(settings=None, clock=self.clock, reporter=self.reporter, bus=bus)
         self.broker.accepted = 0
         sender = self.broker if on else None
-        self.notifications = Notifications(
-            context,
-            self.log,
-            self.tracker,
-            sender,
-            self.kept,
-            lambda: self.woken.append("notifications"),
-        )
+
+        def wake() -> None:
+            self.woken.append("notifications")
+
+        self.notifications = Notifications(context, self.log, self.tracker, sender, self.kept, wake)
         self.events = EventTurns(
             context,
             self.log,

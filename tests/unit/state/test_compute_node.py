@@ -18,12 +18,8 @@ from tests.support.owned_hosts import devices_in_every_state
 
 def test_record_has_novas_fields_and_free_quantities_may_be_negative():
     state = host(reserved_memory_mb=512, reserved_disk_mb=1024, ram_allocation_ratio=2.0)
-    facts = {
-        "project_id": "p",
-        "vm_state": "building",
-        "os_type": "linux",
-        "task_state": "spawning",
-    }
+    states = {"vm_state": "building", "task_state": "spawning"}
+    facts = {"project_id": "p", "os_type": "linux", **states}
     state = with_builds(state, request(8, 16384, 10, swap=1, instance=facts))
     record = compute_node(observed(state, domain_usage(None, 2, 1000)))
     assert record["vcpus"] == 8 and record["vcpus_used"] == 10

@@ -55,9 +55,8 @@ def test_every_refusal_is_a_line_and_is_counted(caplog):
     assert len(lines) == 3
     for line in lines:
         assert line.isprintable()
-        assert line.startswith(
-            "refused release_claim of xrefused nothing of nobody, not proved, reply"
-        )
+        words = "refused release_claim of xrefused nothing of nobody, not proved, reply"
+        assert line.startswith(words)
         assert "reply queue reply_1, request" in line
         assert "release_claim needs the role conductor" in line
     assert agent.sample("calls_refused_total", reason="role") == 3
@@ -94,10 +93,8 @@ def test_a_change_of_an_operator_that_fails_is_recorded_with_the_reason(caplog):
 
 
 def test_a_call_that_has_ended_or_was_refused_makes_room_for_the_next():
-    agent, context = (
-        Agent(bounds=Rpc(max_calls_per_caller=1)),
-        received("reply_1", roles=["reader"]),
-    )
+    agent = Agent(bounds=Rpc(max_calls_per_caller=1))
+    context = received("reply_1", roles=["reader"])
     for _ in range(3):
         agent.invoke_as(context, "get_node")
         with pytest.raises(NotAuthorized):
@@ -142,9 +139,8 @@ def test_calls_without_a_reply_queue_count_together_and_casts_and_pings_do_not()
     ids=["one of ours", "user of OpenStack", "two of ours", "admin", "none of ours", "none"],
 )
 def test_unsigned_caller_has_the_roles_that_its_context_says(said: list[str], roles: set[str]):
-    caller = unsigned_caller(
-        RequestContext(user_id="u", roles=said, overwrite=False), UNSIGNED_ROLES
-    )
+    context = RequestContext(user_id="u", roles=said, overwrite=False)
+    caller = unsigned_caller(context, UNSIGNED_ROLES)
     assert caller == Caller(name="u", roles=frozenset(roles))
 
 

@@ -190,10 +190,8 @@ def by_pyjwt(key: dict[str, str], arguments: dict[str, Any], **more: object) -> 
 
 def test_another_program_can_sign_as_the_documentation_says(server: Server):
     key = json.loads(server.files.file("nova").read_text())
-    context, arguments = (
-        server.context(),
-        {**DOCUMENT, "b": "ü\u2028/\x7f", "a": {"z": 1.5, "c": 2}},
-    )
+    context = server.context()
+    arguments = {**DOCUMENT, "b": "ü\u2028/\x7f", "a": {"z": 1.5, "c": 2}}
     context.proof = Proof(signature=by_pyjwt(key, arguments))
     assert server.authentication(context, METHOD, arguments).name == "nova"
     context.proof = Proof(signature=by_pyjwt(key, arguments, exp=0))

@@ -11,12 +11,8 @@ from rtagent.scheduler.filters.aggregates import (
 from tests.support.host_states import aggregate, host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 
-HOST = host_state(
-    aggregates=[
-        aggregate("fast", ssd="true", level="3, 5", **{"disk:kind": "ssd"}),
-        aggregate("slow", level="1"),
-    ]
-)
+FAST = aggregate("fast", ssd="true", level="3, 5", **{"disk:kind": "ssd"})
+HOST = host_state(aggregates=[FAST, aggregate("slow", level="1")])
 SCOPE = "aggregate_instance_extra_specs"
 
 
@@ -86,12 +82,8 @@ def test_a_namespace_limits_the_keys():
     assert refused == "its aggregates are for img.tier = 1, and the image has 2"
 
 
-ISOLATED = host_state(
-    aggregates=[
-        aggregate("a", filter_tenant_id="blue, green", ssd="true"),
-        aggregate("b", filter_tenant_id2="red"),
-    ]
-)
+BLUE = aggregate("a", filter_tenant_id="blue, green", ssd="true")
+ISOLATED = host_state(aggregates=[BLUE, aggregate("b", filter_tenant_id2="red")])
 
 
 @pytest.mark.parametrize(
@@ -119,12 +111,8 @@ def test_a_host_that_is_not_isolated_is_for_everyone(kind, aggregates):
     assert passes(kind, host_state(aggregates=aggregates), request)
 
 
-FLAVORED = host_state(
-    aggregates=[
-        aggregate("a", instance_type="m1.small, m1.large"),
-        aggregate("b", instance_type="c"),
-    ]
-)
+OF_M1, OF_C = aggregate("a", instance_type="m1.small, m1.large"), aggregate("b", instance_type="c")
+FLAVORED = host_state(aggregates=[OF_M1, OF_C])
 
 
 def test_a_rejection_names_the_flavors():

@@ -208,9 +208,8 @@ def test_a_domain_that_cannot_be_read_again_keeps_what_was_read(announced, unkno
     if announced:
         virt.domains.mark(A)
     looks = [virt.look() for _ in range(ROUND)]
-    assert looks[-1].domains[A] == replace(
-        before, occupancy=replace(before.occupancy, unknown=unknown)
-    )
+    occupancy = replace(before.occupancy, unknown=unknown)
+    assert looks[-1].domains[A] == replace(before, occupancy=occupancy)
     assert [each.item for each in looks[-1].problems] == [f"domain {A}"]
     pinned(a, "3")
     again = virt.look()

@@ -42,9 +42,8 @@ def test_mixed_cpus_and_realtime():
 
 def test_the_operators_realtime_priority():
     where = host(WHERE.topology, "4-15", "0-3", realtime_scheduler_priority=7)
-    domain = applied(
-        where=where, cpu_policy="dedicated", cpu_realtime="yes", cpu_realtime_mask="^0"
-    )
+    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
+    domain = applied(where=where, cpu_policy="dedicated", **realtime)
     assert domain.find("cputune/vcpusched").get("priority") == "7"
 
 

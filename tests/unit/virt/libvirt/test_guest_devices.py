@@ -168,9 +168,9 @@ def test_a_mediated_device_of_another_model_is_replaced_by_an_element_of_its_own
 
 
 # Before and after a move, by purpose; an address is one of different devices on different hosts.
-MOVED = (
-    Replacement(before=(GPU_0, GPU_1), after=(PF_0, GPU_1)),
-    Replacement(before=(vf(3),), after=(GPU_0,)),
+MOVED = tuple(
+    Replacement(before=before, after=after)
+    for before, after in (((GPU_0, GPU_1), (PF_0, GPU_1)), ((vf(3),), (GPU_0,)))
 )
 
 

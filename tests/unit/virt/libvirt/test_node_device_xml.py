@@ -28,14 +28,8 @@ def the_only(*documents):
 
 def test_a_plain_device():
     document = pci("0000:08:00.0", "10de", "13f1", more="<iommuGroup number='7'/><numa node='1'/>")
-    assert the_only(document) == Device(
-        address="0000:08:00.0",
-        vendor_id="10de",
-        product_id="13f1",
-        dev_type=STANDARD,
-        numa_node=1,
-        iommu_group=7,
-    )
+    ids = {"vendor_id": "10de", "product_id": "13f1", "dev_type": STANDARD}
+    assert the_only(document) == Device(address="0000:08:00.0", numa_node=1, iommu_group=7, **ids)
 
 
 def test_functions_of_a_network_card():
