@@ -77,78 +77,45 @@ def test_mistake_in_one_option_names_it_with_its_value_and_the_rule(tmp_path, li
     assert sentence.startswith(f"{line}: {rule}")
 
 
-FILES = "[libvirt]\nfile_backed_memory = 9\n"
-PHYSNET_FOO = "[neutron_physnet_foo]\nnuma_nodes = 0\n"
+ON, POWER = (f"[libvirt] cpu_power_management = {value}" for value in ("true", "True"))
+SIMULATED = f"{ON}; connection_uri = test:///host.xml; [compute] cpu_dedicated_set = 1"
+WINDOW = "[rpc] keys_file = /keys; signature_window = 61"
+TERMS = "[claims] claim_expiry_time = 60; operation_retention = 120"
+UNRESOLVED = "(unresolved): no such option"
+CPUS, SHARED = "[DEFAULT] reserved_host_cpus = 1", "[compute] cpu_shared_set"
+PAGES = "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1"
+TWICE = f"{PAGES}; reserved_huge_pages = node:0,size:2MB,count:2"
+FILES, LXC = "[libvirt] file_backed_memory = 9", "connection_uri = lxc:///"
 BECAUSE = "because of [libvirt] file_backed_memory"
+RATIO, MEMORY = "[DEFAULT] ram_allocation_ratio", "[DEFAULT] reserved_host_memory_mb"
+NETWORKS = "[neutron_physnet_foo] numa_nodes = 0; [neutron] physnets ="
+ODD_KEY = '[pci] device_spec = {"vendor_id": "10de"}; device_spec = [{"vendor": "10de"}]'
+DEVNAME = '[pci] report_in_placement = yes; device_spec = {"devname": "enp32s0"}'
 
 
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("[DEFAULT]\nreport_interval = 60\n", "[DEFAULT] service_down_time = 60: must be more"),
-        ("[claims]\nclaim_expiry_time = 43201\n", "[claims] operation_retention = 86400: must be"),
-        (
-            "[libvirt]\ncpu_power_management = true\n",
-            "[libvirt] cpu_power_management = True: needs [compute] cpu_dedicated_set",
-        ),
-        (
-            "[libvirt]\ncpu_power_management = true\nconnection_uri = test:///host.xml\n"
-            "[compute]\ncpu_dedicated_set = 1\n",
-            "[libvirt] cpu_power_management = True: cannot be used with a simulated host",
-        ),
-        (
-            "[rpc]\nkeys_file = /keys\nsignature_window = 61\n"
-            "[claims]\nclaim_expiry_time = 60\noperation_retention = 120\n",
-            "[rpc] signature_window = 61.0: must be at most half of [claims] operation_retention",
-        ),
-        ("[DEFAULT]\nlock_path = $no/run\n", "[DEFAULT] lock_path = (unresolved): no such option"),
-        (
-            "[devices]\nenabled_mdev_types = $no\n",
-            "[devices] enabled_mdev_types = (unresolved): no such option no in group",
-        ),
-        (
-            "[DEFAULT]\nreserved_host_cpus = 1\n[compute]\ncpu_shared_set = 0-3\n",
-            "[DEFAULT] reserved_host_cpus = 1: cannot be combined with [compute] cpu_shared_set",
-        ),
-        (
-            "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:1\n"
-            "reserved_huge_pages = node:0,size:2MB,count:2\n",
-            "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1: reserves pages of 2048 KiB"
-            " in cell 0 twice",
-        ),
-        (
-            FILES + "[DEFAULT]\nreserved_host_memory_mb = 0\n",
-            f"[DEFAULT] ram_allocation_ratio = None: must be 1.0, {BECAUSE}",
-        ),
-        (
-            FILES + "[DEFAULT]\nram_allocation_ratio = 1.0\n",
-            f"[DEFAULT] reserved_host_memory_mb = 512: must be 0, {BECAUSE}",
-        ),
-        (
-            FILES + "connection_uri = lxc:///\n[DEFAULT]\n"
-            "ram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n",
-            f"[libvirt] connection_uri = lxc:///: must be QEMU's, {BECAUSE}",
-        ),
-        (
-            f"{PHYSNET_FOO}[neutron]\nphysnets = foo, bar\n",
-            "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar",
-        ),
-        (
-            f"{PHYSNET_FOO}[neutron]\nphysnets =\n",
-            "[neutron] physnets = : must list foo, because there is a group",
-        ),
-        (
-            '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
-            "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,",
-        ),
-        (
-            '[pci]\nreport_in_placement = yes\ndevice_spec = {"devname": "enp32s0"}\n',
-            "[pci] device_spec 0: devname = enp32s0: cannot be combined with report_in_placement",
-        ),
+        ("[DEFAULT] report_interval = 60", "[DEFAULT] service_down_time = 60: must be more"),
+        ("[claims] claim_expiry_time = 43201", "[claims] operation_retention = 86400: must be"),
+        (ON, f"{POWER}: needs [compute] cpu_dedicated_set"),
+        (SIMULATED, f"{POWER}: cannot be used with a simulated host"),
+        (f"{WINDOW}; {TERMS}", "[rpc] signature_window = 61.0: must be at most half of [claims]"),
+        ("[DEFAULT] lock_path = $no/run", f"[DEFAULT] lock_path = {UNRESOLVED}"),
+        ("[devices] enabled_mdev_types = $no", f"[devices] enabled_mdev_types = {UNRESOLVED}"),
+        (f"{CPUS}; {SHARED} = 0-3", f"{CPUS}: cannot be combined with {SHARED}"),
+        (TWICE, f"{PAGES}: reserves pages of 2048 KiB in cell 0 twice"),
+        (f"{FILES}; {MEMORY} = 0", f"{RATIO} = None: must be 1.0, {BECAUSE}"),
+        (f"{FILES}; {RATIO} = 1.0", f"{MEMORY} = 512: must be 0, {BECAUSE}"),
+        (f"{FILES}; {LXC}; {RATIO} = 1.0; {MEMORY} = 0", f"[libvirt] {LXC}: must be QEMU's"),
+        (f"{NETWORKS} foo, bar", "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells"),
+        (NETWORKS, "[neutron] physnets = : must list foo, because there is a group"),
+        (ODD_KEY, "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,"),
+        (DEVNAME, "[pci] device_spec 0: devname = enp32s0: cannot be combined with"),
     ],
 )
 def test_mistake_between_options_or_in_a_part_of_one_names_option_and_rule(tmp_path, text, mistake):
-    (sentence,) = mistakes(tmp_path, text)
+    (sentence,) = mistakes(tmp_path, text.replace("; ", "\n").replace("] ", "]\n"))
     assert sentence.startswith(mistake)
 
 

@@ -198,77 +198,47 @@ def test_the_history_begins_with_the_adoption():
     assert (event.action, event.before) == ("adopt", None)
 
 
+ON_CELL_1 = pinned_parts(1, [4, 5], 1024)
+TWO_PINS = "".join(f"<vcpupin vcpu='{cpu}' cpuset='{cpu}'/>" for cpu in (0, 1))
+CELLS = "".join(f"<cell id='{n}' cpus='{n}' memory='512' unit='MiB'/>" for n in (0, 1))
+TWO_CELLS = f"<cpu><numa>{CELLS}</numa></cpu>"
+LARGE = "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages></memoryBacking>"
+MEMNODE = "<numatune><memnode cellid='1' mode='strict' nodeset='1'/></numatune>"
+FIFO = "<cputune><vcpusched vcpus='1' scheduler='fifo' priority='1'/></cputune>"
+SNP = "<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity>"
+SIZE = "<source><nodemask>0</nodemask></source><target><size unit='MiB'>512</size></target>"
+DIMM = f"<devices><memory model='dimm'>{SIZE}</memory></devices>"
+ARGUMENT = "<q:arg value='vfio-pci,host=08:00.0'/></q:commandline>"
+QEMU = f"<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>{ARGUMENT}"
+VDPA = "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+
+
 @pytest.mark.parametrize(
-    ("parts", "reason"),
+    ("part", "reason"),
     [
-        (["<vcpu current='1'>2</vcpu>"], "1 of its 2 vCPUs are plugged in"),
-        (["<vcpu cpuset='1-3'>2</vcpu>"], "some of which [compute] cpu_dedicated_set has"),
-        (["<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>"], "its vCPUs are pinned, but"),
-        (
-            [pinned_parts(0, [2, 2], 1024)],
-            "several of its vCPUs are pinned to host CPU 2",
-        ),
-        (
-            ["<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/></cputune>"],
-            "different sets of host CPUs (0 and 1)",
-        ),
-        (["<memoryBacking><hugepages/></memoryBacking>"], "no <page size=...>"),
-        (
-            [
-                "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages>"
-                "</memoryBacking>"
-            ],
-            "it has pages of an explicit size, but",
-        ),
-        (
-            ["<cpu><numa><cell id='0' cpus='0' memory='512' unit='MiB'/>"
-             "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"],
-            "it has 2 guest cells, but",
-        ),
-        (
-            ["<cputune><vcpusched vcpus='1' scheduler='fifo' priority='1'/></cputune>"],
-            "it has realtime vCPUs that are not pinned",
-        ),
-        (
-            ["<numatune><memnode cellid='1' mode='strict' nodeset='1'/></numatune>"
-             "<cpu><numa><cell id='0' cpus='0' memory='512' unit='MiB'/>"
-             "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"],
-            "the memory of its guest cell 0 is bound to no single host cell",
-        ),
-        (
-            [pinned_parts(1, [4, 5], 1024).replace("cpus='0-1'", "cpus='0'")],
-            "its vCPUs 1 are in no guest cell",
-        ),
-        (
-            [pinned_parts(1, [4, 5], 1024).replace("pin cpuset='4-5'", "pin cpuset='2'")],
-            "its emulator runs on the host CPUs 2",
-        ),
-        (["<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>"], "has dies"),
-        ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
-        (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
-        (
-            ["<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity>"],
-            "its memory is encrypted by sev-snp, which no claim has",
-        ),
-        (
-            ["<devices><memory model='dimm'><source><nodemask>0</nodemask></source>"
-             "<target><size unit='MiB'>512</size></target></memory></devices>"],
-            "a memory device is plugged in",
-        ),
-        (
-            ["<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>"
-             "<q:arg value='vfio-pci,host=08:00.0'/></q:commandline>"],
-            "<qemu:commandline> gives it a device",
-        ),
-        (
-            ["<devices><interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
-             "</devices>"],
-            "no device of the host has /dev/vhost-vdpa-0",
-        ),
+        ("<vcpu current='1'>2</vcpu>", "1 of its 2 vCPUs are plugged in"),
+        ("<vcpu cpuset='1-3'>2</vcpu>", "some of which [compute] cpu_dedicated_set has"),
+        ("<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>", "its vCPUs are pinned, but"),
+        (pinned_parts(0, [2, 2], 1024), "several of its vCPUs are pinned to host CPU 2"),
+        (f"<cputune>{TWO_PINS}</cputune>", "different sets of host CPUs (0 and 1)"),
+        ("<memoryBacking><hugepages/></memoryBacking>", "no <page size=...>"),
+        (LARGE, "it has pages of an explicit size, but"),
+        (TWO_CELLS, "it has 2 guest cells, but"),
+        (FIFO, "it has realtime vCPUs that are not pinned"),
+        (MEMNODE + TWO_CELLS, "the memory of its guest cell 0 is bound to no single host cell"),
+        (ON_CELL_1.replace("cpus='0-1'", "cpus='0'"), "its vCPUs 1 are in no guest cell"),
+        (ON_CELL_1.replace("pin cpuset='4-5'", "pin cpuset='2'"), "its emulator runs on the host"),
+        ("<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>", "has dies"),
+        (metadata(extra_specs={"hw:cpu_policy": "bogus"}), "its flavor: hw:cpu_policy=bogus"),
+        ("<numatune><memory nodeset='x'/></numatune>", "<memory nodeset>"),
+        (SNP, "its memory is encrypted by sev-snp, which no claim has"),
+        (DIMM, "a memory device is plugged in"),
+        (QEMU, "<qemu:commandline> gives it a device"),
+        (f"<devices>{VDPA}</devices>", "no device of the host has /dev/vhost-vdpa-0"),
     ],
-)  # fmt: skip
-def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reason):
-    assert reason in refused(read(*parts))
+)
+def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(part, reason):
+    assert reason in refused(read(part))
 
 
 def test_memory_that_is_bound_to_several_cells_of_more_is_a_reason():
