@@ -48,29 +48,19 @@ physnets = a
 numa_nodes = 0
 nodes = 0
 """
+MAX_INSTANCES = "[mdev_nvidia-36] max_instances"
+NOWHERE = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
+IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
 
 
 @pytest.mark.parametrize(
     ("text", "unknown"),
     [
         (MISSPELT, ["[DEFAULT] reserved_host_memory", "[claim] claim_expiry_time"]),
-        (
-            TYPES,
-            [
-                "[mdev_nvidia-35] instances",
-                "[mdev_nvidia-36] max_instances",
-                "[neutron_physnet_a] nodes",
-            ],
-        ),
-        (
-            "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n",
-            ["[mdev_a] max_instances"],
-        ),
+        (TYPES, ["[mdev_nvidia-35] instances", MAX_INSTANCES, "[neutron_physnet_a] nodes"]),
+        (NOWHERE, ["[mdev_a] max_instances"]),
         ("[placement]\nauth_type = v3token\ntoken = x\nproject = y\n", ["[placement] project"]),
-        (
-            "[placement]\nauth_section = nova\n[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n",
-            ["[nova] foo"],
-        ),
+        (f"[placement]\nauth_section = nova\n{IN_NOVA}", ["[nova] foo"]),
         ("[placement]\nauth_type = nonsense\npigeon = x\n", ["[placement] pigeon"]),
         ("[placement]\nauth_type = $nowhere\npigeon = x\n", ["[placement] pigeon"]),
     ],

@@ -55,45 +55,32 @@ STORABLE = "must be text that can be stored, without NUL and without halves of c
 REQUEST = {"instance": {"uuid": uid(), "flavor": {"vcpus": 1}, "pci_requests": [{"source": "x"}]}}
 
 
+OF_A_DEVICE = {
+    ".instance.pci_requests[0].count": "is required",
+    ".instance.pci_requests[0].source": "must be one of 'flavor_alias', 'neutron_port'",
+}
+LONG, SHORT = "x" * 256, "must have at most 255 characters"
+INTEGER, TEXT = "must be an integer", "must be a string, not an integer"
+ODD_FIELD = {'.limits["x y"]': "is not a field here"}
+RATIO = "ram_allocation_ratio"
+CELLS_RATIO = f".limits.numa_topology.{RATIO}"
+
+
 @pytest.mark.parametrize(
     ("change", "errors"),
     [
-        ({"node": "x" * 256}, {".node": "must have at most 255 characters"}),
+        ({"node": LONG}, {".node": SHORT}),
         ({"node": "\0"}, {".node": STORABLE}),
         ({"limits": 5}, {".limits": "must be an object or null, not an integer"}),
-        (
-            {"limits": {"vcpu": -1, "memory_mb": "1", "x y": 0}},
-            {
-                ".limits.memory_mb": "must be an integer or null, not a string",
-                ".limits.vcpu": "must be at least 0",
-                '.limits["x y"]': "is not a field here",
-            },
-        ),
-        (
-            {"limits": {"numa_topology": {"ram_allocation_ratio": 0}}},
-            {".limits.numa_topology.ram_allocation_ratio": "must be more than 0"},
-        ),
-        (
-            {"extra_resource": {"A": None, "B": ["x", 1]}},
-            {
-                ".extra_resource.A": "must be an integer or a list, not null",
-                ".extra_resource.B[1]": "must be a string, not an integer",
-            },
-        ),
-        (
-            {"extra_resource": {"x" * 256: 1}},
-            {f".extra_resource.{'x' * 256}": "as a name must have at most 255 characters"},
-        ),
+        ({"limits": {"memory_mb": "1"}}, {".limits.memory_mb": f"{INTEGER} or null, not a string"}),
+        ({"limits": {"vcpu": -1, "x y": 0}}, {".limits.vcpu": "must be at least 0", **ODD_FIELD}),
+        ({"limits": {"numa_topology": {RATIO: 0}}}, {CELLS_RATIO: "must be more than 0"}),
+        ({"extra_resource": {"A": None}}, {".extra_resource.A": f"{INTEGER} or a list, not null"}),
+        ({"extra_resource": {"B": ["x", 1]}}, {".extra_resource.B[1]": TEXT}),
+        ({"extra_resource": {LONG: 1}}, {f".extra_resource.{LONG}": f"as a name {SHORT}"}),
         ({"extra_resource": {1: 1}}, {".extra_resource": "keys must be strings, not int"}),
         ({"\ud800": 1}, {'["\\ud800"]': "is not a field here"}),
-        (
-            REQUEST,
-            {
-                ".instance.flavor.memory_mb": "is required",
-                ".instance.pci_requests[0].count": "is required",
-                ".instance.pci_requests[0].source": "must be one of 'flavor_alias', 'neutron_port'",
-            },
-        ),
+        (REQUEST, {".instance.flavor.memory_mb": "is required", **OF_A_DEVICE}),
     ],
     ids=itertools.count(),
 )

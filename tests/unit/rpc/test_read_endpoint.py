@@ -38,6 +38,11 @@ ONE_VF = [{"count": 1, "alias_name": "vf"}]
 BIGGER = {"vcpus": 9, "memory_mb": 1024}
 
 
+LIVE = {"kind": "live-migration", "flavor": BIGGER, "image": {}}
+RESIZED = {"kind": "evacuation", "migration": migration("resize")}
+LIMITED = {"kind": "attach", "pci_requests": ONE_VF, "limits": {}, "source": {}}
+
+
 @pytest.mark.parametrize(
     ("asked", "wrong"),
     [
@@ -45,19 +50,10 @@ BIGGER = {"vcpus": 9, "memory_mb": 1024}
         ({"pci_requests": ONE_VF}, ["pci_requests: is not for kind build"]),
         ({"flavor": BIGGER}, ["flavor: is not for kind build"]),
         ({"kind": "resize"}, ["flavor: is required for kind resize"]),
-        (
-            {"kind": "live-migration", "flavor": BIGGER, "image": {}},
-            ["flavor: is not for kind live-migration", "image: is not for kind live-migration"],
-        ),
         ({"kind": "evacuation", "flavor": BIGGER}, ["flavor: is not for kind evacuation"]),
-        (
-            {"kind": "evacuation", "migration": migration("resize")},
-            ["migration.migration_type: must be evacuation"],
-        ),
-        (
-            {"kind": "attach", "pci_requests": ONE_VF, "limits": {}, "source": {}},
-            ["limits: is not for kind attach", "source: is not for kind attach"],
-        ),
+        (LIVE, [f"{name}: is not for kind live-migration" for name in ("flavor", "image")]),
+        (RESIZED, ["migration.migration_type: must be evacuation"]),
+        (LIMITED, [f"{name}: is not for kind attach" for name in ("limits", "source")]),
     ],
 )
 def test_a_test_takes_the_arguments_of_its_kind(agent: Agent, asked, wrong):

@@ -78,21 +78,16 @@ def test_alternates_are_compared_with_the_weights_that_explain_has():
 
 #: By name: reserved memory in MB, and available devices.
 UNLIKE = {"fuller": (2048, 3), "emptier": (0, 4)}
+BOTH = ("RAMWeigher", "PCIWeigher")
+TOGETHER = "RAMWeigher, PCIWeigher prefer a to b: 2 against 0.875 in all"
+PREFERS = "prefers fuller to emptier: 1 against 0.8, 3 free devices against 4"
 
 
 @pytest.mark.parametrize(
     ("weighers", "hosts", "why"),
     [
-        (
-            ("RAMWeigher", "PCIWeigher"),
-            {**UNLIKE, "devices": (0, 8)},
-            "PCIWeigher alone prefers fuller to emptier: 1 against 0.8, 3 free devices against 4",
-        ),
-        (
-            ("RAMWeigher", "PCIWeigher"),
-            {"a": (0, 3), "b": (2048, 4)},
-            "RAMWeigher, PCIWeigher prefer a to b: 2 against 0.875 in all",
-        ),
+        (BOTH, {**UNLIKE, "devices": (0, 8)}, f"PCIWeigher alone {PREFERS}"),
+        (BOTH, {"a": (0, 3), "b": (2048, 4)}, TOGETHER),
         (("CPUWeigher",), UNLIKE, "fuller weighs as much"),
         (("RAMWeigher",), {"a": (0, 0)}, "no other host was left to be weighed"),
     ],

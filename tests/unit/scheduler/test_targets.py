@@ -31,6 +31,10 @@ def _names(**fields):
     return [host.host for host in _filtered(**fields).hosts]
 
 
+ON_SSD = Destination(aggregates=(SSD.uuid,))
+NOT_EAST = Destination(aggregates=(EAST.uuid,), forbidden_aggregates=(EAST.uuid,))
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
@@ -53,23 +57,9 @@ def _names(**fields):
         ({"force_hosts": ["cn4"]}, ["cn4"]),
         ({"force_nodes": ["cn4.example"]}, ["cn4"]),
         ({"force_hosts": ["cn1", "cn2"], "availability_zone": "west"}, ["cn2"]),
-        (
-            {
-                "requested_destination": Destination(aggregates=(SSD.uuid,)),
-                "force_hosts": ["cn1", "cn2"],
-            },
-            ["cn1"],
-        ),
+        ({"requested_destination": ON_SSD, "force_hosts": ["cn1", "cn2"]}, ["cn1"]),
         # Placement has judged the aggregates.
-        (
-            {
-                "requested_destination": Destination(
-                    aggregates=(EAST.uuid,), forbidden_aggregates=(EAST.uuid,)
-                ),
-                "placement": True,
-            },
-            ["cn1", "cn2", "Cn3"],
-        ),
+        ({"requested_destination": NOT_EAST, "placement": True}, ["cn1", "cn2", "Cn3"]),
     ],
 )
 def test_named_hosts_are_ignored_forced_and_requested_as_in_nova(fields, names):

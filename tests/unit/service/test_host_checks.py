@@ -100,9 +100,7 @@ def pci_host(world, wanted: Policy, devices=CARD) -> Host:
         # The card and its virtual functions match.
         pci_policy({"vendor_id": "8086"}, report_in_placement=True),
         # The virtual functions differ.
-        pci_policy(
-            {**VF_IDS, "address": vf(0), "traits": "fast"}, VF_IDS, report_in_placement=True
-        ),
+        pci_policy({**VF_IDS, "address": vf(0), "traits": "a"}, VF_IDS, report_in_placement=True),
         pci_policy({**PF_IDS, "remote_managed": "yes"}),
     ],
 )
@@ -203,29 +201,22 @@ def test_host_that_was_never_observed_allows_any_configuration(world):
     )
 
 
+RESERVED = replace(cpu_policy({4}), reserved_cpus=2)
+NETWORKS = (network_state({1}).policy, network_state({2}).policy)
+NAMES = [
+    device_host({}, pci=policy(pmem=(replace(PMEM, identifiers=(name,)),))).policy
+    for name in ("ns0", "ns9")
+]
+
+
 @pytest.mark.parametrize(
     ("part", "good", "bad", "mistake"),
     [
         ("cpus", cpu_policy({4}), cpu_policy({4, 9}), "= 4,9: this host has no CPUs 9"),
-        (
-            "cpus",
-            cpu_policy({4}),
-            replace(cpu_policy({4}), reserved_cpus=2),
-            "reserved_host_cpus = 2",
-        ),
-        (
-            "networks",
-            network_state({1}).policy,
-            network_state({2}).policy,
-            "this host has no NUMA cells 2",
-        ),
+        ("cpus", cpu_policy({4}), RESERVED, "reserved_host_cpus = 2"),
+        ("networks", *NETWORKS, "this host has no NUMA cells 2"),
         ("devices", pci_policy({"address": PF_0}), pci_policy(REMOTE), "remote_managed"),
-        (
-            "namespaces",
-            device_host({}, pci=policy(pmem=(replace(PMEM, identifiers=("ns0",)),))).policy,
-            device_host({}, pci=policy(pmem=(replace(PMEM, identifiers=("ns9",)),))).policy,
-            "pmem_namespaces = ns9: this host does not have it",
-        ),
+        ("namespaces", *NAMES, "pmem_namespaces = ns9: this host does not have it"),
     ],
 )
 def test_configuration_that_does_not_fit_the_host_is_refused_at_reload_and_start(

@@ -79,26 +79,19 @@ def test_devices_are_grouped_by_root_port_once_these_are_known():
     assert "not assignable itself" in text(tree)
 
 
+DEVICES = devices_in_every_state()
+WHY = f"{GPU_0} of its IOMMU group 7 is held by {WEB}"
+WHAT = f"type-PCI {GROUP_GPU}, 10de:13f1, IOMMU group 7"
+NAMESPACE = "CUSTOM_PMEM_NAMESPACE_4GB ns_9"
+
+
 @pytest.mark.parametrize(
     ("state", "key", "label"),
     [
         (pinned_host(), "cpu-3", f"CPU 3 A: web-1, pinned; also used by {FOREIGN_DOMAIN}"),
-        (
-            devices_in_every_state(),
-            f"dev-{GROUP_GPU}",
-            f"00.0: unavailable ({GPU_0} of its IOMMU group 7 is held by {WEB});"
-            f" type-PCI {GROUP_GPU}, 10de:13f1, IOMMU group 7",
-        ),
-        (
-            devices_in_every_state(),
-            "res-0",
-            "0 A: web-1, allocated; VGPU 0000:0a:00.0/nvidia-11/0 of 0000:0a:00.0",
-        ),
-        (
-            devices_in_every_state(),
-            "res-4",
-            "ns_9 A: web-1, allocated (gone from the host); CUSTOM_PMEM_NAMESPACE_4GB ns_9",
-        ),
+        (DEVICES, f"dev-{GROUP_GPU}", f"00.0: unavailable ({WHY}); {WHAT}"),
+        (DEVICES, "res-0", "0 A: web-1, allocated; VGPU 0000:0a:00.0/nvidia-11/0 of 0000:0a:00.0"),
+        (DEVICES, "res-4", f"ns_9 A: web-1, allocated (gone from the host); {NAMESPACE}"),
     ],
     ids=["pinned", "group", "mediated", "gone"],
 )

@@ -6,6 +6,10 @@ from rtagent.rpc.broker.refusals import explained, remedy
 
 REFUSED = "(403) ACCESS_REFUSED - access to"
 USER = "in vhost 'rtagent' refused for user 'agent-cn1'"
+TOPIC = f"{REFUSED} topic 'k' in exchange 'e' {USER}"
+TRIES = "Unable to connect to AMQP server on h:5671 after inf tries"
+UNABLE = f"{TRIES}: Queue.declare: {REFUSED} queue 'q' {USER}"
+WRITE = f"Basic.publish: (403) ACCESS_REFUSED - write access to exchange 'e' {USER}"
 
 
 @pytest.mark.parametrize(
@@ -16,24 +20,10 @@ USER = "in vhost 'rtagent' refused for user 'agent-cn1'"
         (f"Queue.bind: {REFUSED} queue 'q' {USER}", "permission 'write' for the queue 'q'"),
         (f"Queue.bind: {REFUSED} exchange 'e' {USER}", "permission 'read' for the exchange 'e'"),
         (f"Basic.publish: {REFUSED} exchange 'e' {USER}", "permission 'write' for the exchange"),
-        (
-            f"Basic.publish: {REFUSED} topic 'k' in exchange 'e' {USER}",
-            "topic permission to write 'k' at the exchange 'e'",
-        ),
-        (
-            f"Queue.bind: {REFUSED} topic 'k' in exchange 'e' {USER}",
-            "topic permission to read 'k' at the exchange 'e'",
-        ),
-        (
-            f"Unable to connect to AMQP server on h:5671 after inf tries: Queue.declare: {REFUSED}"
-            f" queue 'q' {USER}",
-            "permission 'configure' for the queue 'q'",
-        ),
-        (
-            "Basic.publish: (403) ACCESS_REFUSED - write access to exchange 'e' in vhost 'rtagent'"
-            " refused for user 'agent-cn1'",
-            "permission 'write' for the exchange 'e'",
-        ),
+        (f"Basic.publish: {TOPIC}", "topic permission to write 'k' at the exchange 'e'"),
+        (f"Queue.bind: {TOPIC}", "topic permission to read 'k' at the exchange 'e'"),
+        (UNABLE, "permission 'configure' for the queue 'q'"),
+        (WRITE, "permission 'write' for the exchange 'e'"),
     ],
 )
 def test_a_missing_permission_is_named_with_its_user(text: str, what: str):

@@ -63,69 +63,39 @@ MAPPED = '<source><pagesize unit="KiB">2048</pagesize><nodemask>1</nodemask></so
 BLOCK = "<node>1</node><block unit='MiB'>2</block><requested unit='MiB'>512</requested>"
 NAMESPACE = "<source><path>/dev/dax60.0</path></source>"
 IN_FILE = "<source><path>/images/memory</path></source>"
+EPC = "<source><nodemask>{}</nodemask></source>"
+#: Elements of <cputune>, of the other host.
+PINS = "<vcpupin vcpu='0' cpuset='60'/><vcpupin vcpu='3' cpuset='61'/>"
+EMULATOR = "<emulatorpin cpuset='{}'/>"
+IO_PIN = "<iothreadpin iothread='{}' cpuset='{}'/>"
+MONITOR = "<monitor level='3' vcpus='{}'/></cachetune>"
+CACHE = "<cachetune vcpus='0-1'><cache id='60' level='3' type='both' size='3' unit='MiB'/>"
+CACHES = CACHE + MONITOR.format(0) + "<cachetune vcpus='2'>" + MONITOR.format(2)
+MEMORY_TUNE = "<memorytune vcpus='0-1'><node id='60' bandwidth='20'/></memorytune>"
+#: Other elements of it.
+INTERLEAVED = "<numatune><memory mode='interleave' nodeset='60-61'/></numatune>"
+BOUND_TO_1 = '<memnode cellid="1" mode="strict" nodeset="1"/>'
+BOUND = "<numatune><memnode cellid='1' mode='strict' nodeset='60'/></numatune>"
+CELL = "<cpu><numa><cell id='1' cpus='0-3' memory='2048' unit='MiB'/></numa></cpu>"
+GIANT = "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking>"
 
 
 @pytest.mark.parametrize(
     ("document", "path", "pinned"),
     [
         (guest(), "vcpu", '<vcpu cpuset="4-5,20-21" placement="static">4</vcpu>'),
-        (
-            guest(tuned="<vcpupin vcpu='0' cpuset='60'/><vcpupin vcpu='3' cpuset='61'/>"),
-            "cputune/vcpupin[@vcpu='3']",
-            '<vcpupin cpuset="21" vcpu="3"/>',
-        ),
-        (
-            guest(tuned="<emulatorpin cpuset='60'/>"),
-            "cputune/emulatorpin",
-            '<emulatorpin cpuset="4-5,20-21"/>',
-        ),
-        (
-            guest(tuned="<iothreadpin iothread='2' cpuset='60'/>"),
-            "cputune/iothreadpin",
-            '<iothreadpin cpuset="4-5,20-21" iothread="2"/>',
-        ),
+        (guest(tuned=PINS), "*/vcpupin[@vcpu='3']", '<vcpupin cpuset="21" vcpu="3"/>'),
+        (guest(tuned=EMULATOR.format(60)), "*/emulatorpin", EMULATOR.format("4-5,20-21")),
+        (guest(tuned=IO_PIN.format(2, 60)), "*/iothreadpin", IO_PIN.format(2, "4-5,20-21")),
         (guest(tuned="<vcpusched vcpus='0' scheduler='rr' priority='3'/>"), "*/vcpusched", ""),
-        (
-            guest(
-                tuned="<cachetune vcpus='0-1'><cache id='60' level='3' type='both' size='3' "
-                "unit='MiB'/><monitor level='3' vcpus='0'/></cachetune>"
-                "<cachetune vcpus='2'><monitor level='3' vcpus='2'/></cachetune>"
-            ),
-            "cputune/cachetune",
-            "",
-        ),
-        (
-            guest(tuned="<memorytune vcpus='0-1'><node id='60' bandwidth='20'/></memorytune>"),
-            "cputune/memorytune",
-            "",
-        ),
-        (
-            guest("<numatune><memory mode='interleave' nodeset='60-61'/></numatune>"),
-            "numatune/memory",
-            '<memory mode="strict" nodeset="0-1"/>',
-        ),
-        (
-            guest(
-                "<numatune><memnode cellid='1' mode='strict' nodeset='60'/></numatune>"
-                "<cpu><numa><cell id='1' cpus='0-3' memory='2048' unit='MiB'/></numa></cpu>"
-            ),
-            "numatune/memnode[@cellid='1']",
-            '<memnode cellid="1" mode="strict" nodeset="1"/>',
-        ),
-        (
-            guest(
-                "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking>"
-            ),
-            "memoryBacking/hugepages/page",
-            '<page nodeset="0-1" size="2048" unit="KiB"/>',
-        ),
+        (guest(tuned=CACHES), "*/cachetune", ""),
+        (guest(tuned=MEMORY_TUNE), "*/memorytune", ""),
+        (guest(INTERLEAVED), "numatune/memory", '<memory mode="strict" nodeset="0-1"/>'),
+        (guest(BOUND + CELL), "*/memnode[@cellid='1']", BOUND_TO_1),
+        (guest(GIANT), "*/hugepages/page", '<page nodeset="0-1" size="2048" unit="KiB"/>'),
         (plugged("dimm", PLUGGED), "devices/memory/source", MAPPED),
         (plugged("virtio-mem", PLUGGED, BLOCK), "devices/memory/source", MAPPED),
-        (
-            plugged("sgx-epc", "<source><nodemask>60-61</nodemask></source>", ""),
-            "devices/memory/source",
-            "<source><nodemask>0-1</nodemask></source>",
-        ),
+        (plugged("sgx-epc", EPC.format("60-61"), ""), "devices/memory/source", EPC.format("0-1")),
         (plugged("nvdimm", NAMESPACE), "devices/memory", ""),
     ],
 )
