@@ -138,6 +138,11 @@ def document(state: NodeState, path: str) -> dict[str, Any]:
     return json.loads(answer(sources(state), path).body)
 
 
+def text(element: html.HtmlElement) -> str:
+    """The words in an element, with single blanks."""
+    return " ".join(" ".join(element.itertext()).split())
+
+
 def page(state: NodeState) -> html.HtmlElement:
     reply = answer(sources(state), "/")
     assert reply.status == 200

@@ -1,12 +1,13 @@
 """Provider files, written and read."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rtagent.conf.provider_files import read_files
-from rtagent.model.policy import COMPUTE_NODE, ProviderFiles
+from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderFiles
 
 CLASS, TRAIT = "CUSTOM_LLC", "CUSTOM_P_STATE"
 
@@ -36,6 +37,13 @@ def example() -> dict[str, Any]:
         "allocation_ratio": 1.5,
     }
     return entry(None, {CLASS: fields}, (TRAIT,))
+
+
+def added(resource_class: str = CLASS, suffix: str = "", **fields: Any) -> AdditionalInventory:
+    """Return what a provider file adds: by default 12 units, (10 - 2) * 1.5, 10 of them at most."""
+    limits = {"total": 10, "reserved": 2, "min_unit": 1, "max_unit": 10, "step_size": 1}
+    whole = {**limits, "allocation_ratio": Decimal("1.5"), **fields}
+    return AdditionalInventory(suffix=suffix, resource_class=resource_class, **whole)
 
 
 def document(*entries: dict[str, Any], version: Any = "1.0") -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Quantities of the resource classes that provider files offer, and contexts for encryption."""
 
-from decimal import Decimal
-
 import pytest
 from msgspec.structs import replace
 
@@ -18,7 +16,7 @@ from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, pool
 from rtagent.model.migration import MoveRequest
-from rtagent.model.policy import AdditionalInventory, PlacementPolicy
+from rtagent.model.policy import PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
 from rtagent.model.request import Allocation, Flavor
 from rtagent.numa.properties import Properties
@@ -36,15 +34,13 @@ from tests.support.device_states import (
     sev_host,
 )
 from tests.support.hosts import NODE, NOON, call, host, request, with_claims
+from tests.support.provider_files import added
 
 FOO = "CUSTOM_FOO"
 
 
-def offer(suffix="", **other):
-    """Offer 12 units: (10 - 2) * 1.5."""
-    limits = {"total": 10, "reserved": 2, "min_unit": 1, "max_unit": 10, "step_size": 1}
-    values = {**limits, "allocation_ratio": Decimal("1.5"), **other}
-    return AdditionalInventory(suffix=suffix, resource_class=FOO, **values)
+def offer(suffix="", **limits):
+    return added(FOO, suffix, **limits)
 
 
 def offering(*offered, **policy):

@@ -1,7 +1,5 @@
 """A claim follows its allocations in Placement, or says what is wrong with them."""
 
-from decimal import Decimal
-
 import pytest
 from msgspec.structs import replace
 
@@ -30,17 +28,9 @@ from tests.support.device_states import (
 )
 from tests.support.hosts import NODE, NOON, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vgpu_type
+from tests.support.provider_files import added
 
-FOO = AdditionalInventory(
-    suffix="",
-    resource_class="CUSTOM_FOO",
-    total=10,
-    reserved=2,
-    min_unit=2,
-    max_unit=6,
-    step_size=2,
-    allocation_ratio=Decimal("1.5"),
-)
+FOO = added("CUSTOM_FOO", min_unit=2, max_unit=6, step_size=2)
 OTHER = uid(0xBAD)
 PF_1 = "0000:a0:00.0"
 VFS = [*tuple(nic(vfs=2))[1:], *tuple(nic(PF_1, vfs=2))[1:]]

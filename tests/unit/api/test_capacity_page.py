@@ -11,7 +11,7 @@ from rtagent.api.page.capacity import PARTS
 from rtagent.model.host_report import ServiceState
 from rtagent.model.request import Flavor
 from rtagent.scheduler.fleet_counts import FleetCounts
-from tests.support.api_states import PageFleet, simulated
+from tests.support.api_states import PageFleet, simulated, text
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import PINNED, PINNING, host
 
@@ -24,10 +24,6 @@ TRAIT = replace(SMALL, name="trait", extra_specs={"trait:HW_CPU_X86_AVX": "requi
 #: What a cell without a number has.
 NOTHING = "\u2013"
 OFF = ServiceState(disabled=True, disabled_reason="disks")
-
-
-def text(element):
-    return " ".join(" ".join(element.itertext()).split())
 
 
 def opened(fleet, target):

@@ -108,6 +108,21 @@ class Story:
             end["reply"] = document or claim(uuid)
         return self.call("instance_claim", instance, uuid, **end)
 
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """The claims of the last observation."""
+        claims: list[dict[str, Any]] = self.observed("claims")["claims"]
+        return claims
+
+    def without(self, uuid: str) -> list[dict[str, Any]]:
+        return [claim for claim in self.claims if claim["uuid"] != uuid]
+
+    def list_claims(self, claims: list[dict[str, Any]] | None = None) -> None:
+        """Add a call that lists these claims, or those of the last observation."""
+        reply: dict[str, Any] = {"revision": 12, "stale": False}
+        reply["claims"] = self.claims if claims is None else claims
+        self.call("get_claims_for_host", {}, reply=reply)
+
     def observe(self, what: str, document: Any, host: str = HOST) -> None:
         self.add("observed", what=what, host=host, document=document)
 
@@ -122,10 +137,16 @@ class Story:
 
     def violations(self) -> list[Violation]:
         """Return the violations that the checker finds."""
-        run = Run()
-        for line, entry in enumerate(self.entries, 1):
-            run.add(line, {**entry, "t": float(line)})
-        return judge(run, bound=100)
+        entries = [{**entry, "t": float(line)} for line, entry in enumerate(self.entries, 1)]
+        return judge(run_of(entries), bound=100)
+
+
+def run_of(entries: list[Entry]) -> Run:
+    """Return the run that a history with these entries records."""
+    run = Run()
+    for line, entry in enumerate(entries, 1):
+        run.add(line, entry)
+    return run
 
 
 def good() -> Story:

@@ -5,16 +5,11 @@ import pytest
 from tests.unit.chaos.chaos_histories import ACTIVE, HOST, LEASE, MOVED, NODE, Story, claim, good
 
 
-def claims(story: Story) -> list:
-    return story.observed("claims")["claims"]
-
-
 def test_a_lease_ends_a_claim_that_was_not_activated():
     story = good()
     story.build("c-6", document=claim("c-6", revision=10))
     story.wait(LEASE + 5)
-    everything = {"revision": 11, "stale": False, "claims": claims(story)}
-    story.call("get_claims_for_host", {}, reply=everything)
+    story.list_claims()
     assert story.violations() == []
 
 
@@ -24,8 +19,7 @@ def test_a_lease_begins_with_the_first_call_although_a_repetition_was_answered()
     story.wait(LEASE - 20)
     story.build("c-6", document=claim("c-6", revision=10))
     story.wait(25)
-    everything = {"revision": 11, "stale": False, "claims": claims(story)}
-    story.call("get_claims_for_host", {}, reply=everything)
+    story.list_claims()
     assert story.violations() == []
 
 
@@ -36,7 +30,7 @@ def test_a_fault_may_begin_a_lease_anew(target: str):
     story.wait(300)
     story.add("fault", name="a-fault", state="end", target=target, details={})
     story.add("quiet")
-    document = {"claims": [*claims(story), claim("c-6", revision=10)], "revision": 11}
+    document = {"claims": [*story.claims, claim("c-6", revision=10)], "revision": 11}
     story.observe("claims", document)
     story.observe("domains", [])
     assert not [each for each in story.violations() if each.promise.startswith("P4")]
@@ -49,8 +43,7 @@ def test_a_renewed_lease_does_not_end_early():
     renewed = claim("c-6", revision=11)
     story.call("renew_claim", {"claim_uuid": "c-6"}, "n-6", reply=renewed)
     story.wait(LEASE - 10)
-    everything = {"revision": 11, "stale": False, "claims": claims(story)}
-    story.call("get_claims_for_host", {}, reply=everything)
+    story.list_claims()
     assert "claim c-6 was granted, and is missing" in str(story.violations()[0])
 
 
@@ -60,9 +53,7 @@ def test_a_call_of_its_owner_may_end_a_claim(outcome):
     gone = {"instance": {"uuid": "o-1", "vm_state": "deleted"}}
     error = {"error": "MessagingTimeout", "outcome": "info"} if outcome == "info" else {}
     story.call("update_usage", gone, "u-1", **error)
-    others = [each for each in claims(story) if each["uuid"] != ACTIVE]
-    reply = {"revision": 11, "stale": False, "claims": others}
-    story.call("get_claims_for_host", {}, reply=reply)
+    story.list_claims(story.without(ACTIVE))
     assert story.violations() == []
 
 
@@ -79,8 +70,7 @@ def test_a_restored_store_may_lack_what_is_later_than_the_copy():
     story.build("c-6", document=claim("c-6", (6, 7), pci=[], revision=10))
     story.call("release_claim", {"claim_uuid": MOVED}, "r-5", reply=None)
     restored(story, since)
-    reply = {"revision": 11, "stale": False, "claims": claims(story)}
-    story.call("get_claims_for_host", {}, reply=reply)
+    story.list_claims()
     assert story.violations() == []
 
 
@@ -97,9 +87,7 @@ def test_a_guest_whose_claim_a_restored_store_lacks_keeps_its_allocation():
 def test_a_restored_store_has_what_is_older_than_the_copy_and_gives_no_unit_twice():
     story = good()
     restored(story, since=len(story.entries))
-    others = [each for each in claims(story) if each["uuid"] != ACTIVE]
-    reply = {"revision": 11, "stale": False, "claims": others}
-    story.call("get_claims_for_host", {}, reply=reply)
+    story.list_claims(story.without(ACTIVE))
     story.build("c-6", document=claim("c-6", (6, 7), pci=[], revision=12))
     story.build("c-7", document=claim("c-7", (7, 8), pci=[], revision=13))
     found = " ".join(each.message for each in story.violations())

@@ -18,10 +18,6 @@ from tests.unit.chaos.chaos_histories import (
 )
 
 
-def claims(story: Story) -> list:
-    return story.observed("claims")["claims"]
-
-
 def node(story: Story) -> dict:
     return story.observed("node")["nodes"][0]
 
@@ -30,16 +26,12 @@ def events(story: Story) -> list:
     return story.observed("events")["events"]
 
 
-def without(story: Story, uuid: str) -> None:
-    claims(story)[:] = [each for each in claims(story) if each["uuid"] != uuid]
-
-
 def lost(story: Story) -> None:
-    without(story, ACTIVE)
+    story.claims[:] = story.without(ACTIVE)
 
 
 def lost_in_a_read(story: Story) -> None:
-    story.call("get_claims_for_host", {}, reply={"revision": 9, "stale": False, "claims": []})
+    story.list_claims([])
 
 
 def denied(story: Story) -> None:
@@ -49,23 +41,23 @@ def denied(story: Story) -> None:
 def lost_after_a_refused_end(story: Story) -> None:
     story.entries.insert(0, {"type": "note"})
     story.call("release_claim", {"claim_uuid": ACTIVE}, "r-1", error="GuestRunning")
-    story.call("get_claims_for_host", {}, reply={"revision": 9, "stale": False, "claims": []})
+    story.list_claims([])
 
 
 def forgotten(story: Story) -> None:
-    claims(story).append(claim(RELEASED, (4, 5), pci=[]))
+    story.claims.append(claim(RELEASED, (4, 5), pci=[]))
 
 
 def refused(story: Story) -> None:
-    claims(story).append(claim(REFUSED))
+    story.claims.append(claim(REFUSED))
 
 
 def unknown(story: Story) -> None:
-    claims(story).append(claim("c-7"))
+    story.claims.append(claim("c-7"))
 
 
 def half(story: Story) -> None:
-    claims(story)[1]["memory_mb"] = 256
+    story.claims[1]["memory_mb"] = 256
 
 
 def twice(story: Story) -> None:
@@ -78,7 +70,7 @@ def twice_before_an_end(story: Story) -> None:
 
 
 def twice_observed(story: Story) -> None:
-    claims(story)[1]["pci"] = [{"address": "0000:08:00.0"}]
+    story.claims[1]["pci"] = [{"address": "0000:08:00.0"}]
 
 
 def beyond(story: Story) -> None:
@@ -101,7 +93,7 @@ def other_uuid(story: Story) -> None:
 
 def two_claims(story: Story) -> None:
     story.build("c-6", document=claim("c-6", revision=10, owner_id="o-1"))
-    claims(story).append(claim("c-6", owner_id="o-1"))
+    story.claims.append(claim("c-6", owner_id="o-1"))
 
 
 def older(story: Story) -> None:
@@ -238,24 +230,21 @@ def replayed_end(story: Story) -> None:
     story.call("update_usage", gone, "u-6")
     story.build("c-6", document=claim("c-6", revision=10))
     story.call("update_usage", gone, "u-6")
-    others = [*claims(story)]
-    story.call("get_claims_for_host", {}, reply={"revision": 12, "stale": False, "claims": others})
+    story.list_claims()
 
 
 def ended_by_an_adversary(story: Story) -> None:
     arguments = {"claim_uuid": ACTIVE}
     error = {"error": "MessagingTimeout", "outcome": "info", "process": "adversary-1"}
     story.call("release_claim", arguments, "r-1", **error)
-    story.call("get_claims_for_host", {}, reply={"revision": 9, "stale": False, "claims": []})
+    story.list_claims([])
 
 
 def attached_to_nothing(story: Story) -> None:
     story.build("c-6", document=claim("c-6", revision=10))
     attach(story, "c-7", "o-6")
     story.call("release_claim", {"claim_uuid": "c-6"}, "r-6", reply=None)
-    everything = [*claims(story), claim("c-7", kind="attach", owner_id="o-6")]
-    reply = {"revision": 12, "stale": False, "claims": everything}
-    story.call("get_claims_for_host", {}, reply=reply)
+    story.list_claims([*story.claims, claim("c-7", kind="attach", owner_id="o-6")])
 
 
 def attached_twice(story: Story) -> None:
@@ -276,7 +265,7 @@ def lapsed(story: Story) -> None:
     story.add("fault", name="kill-placement", state="end", target="placement", details={})
     story.wait(300)
     story.add("quiet")
-    document = {"claims": [*claims(story), abandoned], "revision": 11, "stale": False}
+    document = {"claims": [*story.claims, abandoned], "revision": 11, "stale": False}
     story.observe("claims", document)
     story.observe("domains", [])
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.checker.judge import judge
-from tests.chaos.checker.run import Run
-from tests.unit.chaos.chaos_histories import Story, claim
+from tests.unit.chaos.chaos_histories import Story, claim, run_of
 
 ONE, TWO = "host-1", "host-2"
 GPU, VF, MDEV = "0000:08:00.0", "0000:20:02.0", "mdev-1"
@@ -40,9 +39,7 @@ def violations(observed: SEEN, *later: tuple[str, str, str]) -> list[str]:
     story.observe("claims", {"claims": claims})
     for host, domains in observed.items():
         story.observe("domains", domains, host)
-    run = Run()
-    for line, entry in enumerate(story.entries, 1):
-        run.add(line, entry)
+    run = run_of(story.entries)
     found = [each for each in judge(run, bound=100) if "domain" in each.promise]
     assert all(each.lines for each in found)
     return [each.message for each in found]

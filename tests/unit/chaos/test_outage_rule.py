@@ -4,10 +4,9 @@ import pytest
 
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.rules.domains import DELAY
-from tests.chaos.checker.run import Run
 from tests.chaos.history import Entry
 from tests.chaos.nemesis.fault import POWERLESS
-from tests.unit.chaos.chaos_histories import ACTIVE, HOST, good
+from tests.unit.chaos.chaos_histories import ACTIVE, HOST, good, run_of
 
 OFF, ON, OTHER = 100.0, 160.0, "host-2"
 #: When a caller started the domain: before, during, and after the outage.
@@ -28,16 +27,14 @@ def domain(t: float, action: str = "run") -> Entry:
 
 def violations(*entries: Entry, runs: bool, quiet: float = 200.0) -> list[str]:
     """Return what the checker says of a domain that runs in a quiet period, or does not."""
-    run, seen = Run(), [{"uuid": "o-1", "active": True, "vcpus": 2, "memory_mb": 512}]
+    seen = [{"uuid": "o-1", "active": True, "vcpus": 2, "memory_mb": 512}]
     observed: Entry = {"type": "observed", "what": "domains", "host": HOST}
     story = [
         *sorted(entries, key=lambda each: each["t"]),
         {"t": quiet, "type": "quiet"},
         {**observed, "t": quiet + 1, "document": seen if runs else []},
     ]
-    for line, entry in enumerate(story, 1):
-        run.add(line, entry)
-    return [each.message for each in judge(run) if "domain" in each.promise]
+    return [each.message for each in judge(run_of(story)) if "domain" in each.promise]
 
 
 @pytest.mark.parametrize("started", [BEFORE, DURING, JUST_AFTER])
@@ -80,5 +77,5 @@ def test_claims_survive_an_outage():
     story = good()
     for entry in outage():
         story.add("fault", **{key: entry[key] for key in ("name", "state", "target", "details")})
-    story.call("get_claims_for_host", {}, reply={"revision": 9, "stale": False, "claims": []})
+    story.list_claims([])
     assert any(f"claim {ACTIVE} was granted, and is missing" in str(v) for v in story.violations())

@@ -7,8 +7,7 @@ import pytest
 
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.rules import servers
-from tests.chaos.checker.run import Run
-from tests.unit.chaos.chaos_histories import Story
+from tests.unit.chaos.chaos_histories import Story, run_of
 
 ONE, TWO = "host-1", "host-2"
 SPEC = {"flavor": {"vcpus": 1, "memory_mb": 256, "root_gb": 1}}
@@ -61,9 +60,7 @@ def violations(observed: dict[tuple[str, str], Any]) -> list[str]:
     story.add("quiet")
     for (what, host), document in observed.items():
         story.observe(what, document, host)
-    run = Run()
-    for line, entry in enumerate(story.entries, 1):
-        run.add(line, entry)
+    run = run_of(story.entries)
     return [each.message for each in servers.check(run, Claims(run))]
 
 

@@ -13,11 +13,11 @@ from rtagent.conf.provider_files import read_files
 from rtagent.conf.provider_yaml import MAX_BYTES, MAX_LISTED, MAX_VALUES
 from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT
-from rtagent.model.policy import AdditionalInventory
 from tests.support.hosts import uid
 from tests.support.provider_files import (
     CLASS,
     TRAIT,
+    added,
     document,
     entry,
     example,
@@ -45,18 +45,7 @@ def test_every_field_is_read(tmp_path):
 
     assert found.origin == f"{tmp_path}/a.yaml: $.providers[0]"
     assert (found.uuid, found.name, found.traits) == ("$COMPUTE_NODE", None, frozenset({TRAIT}))
-    assert found.inventories == (
-        AdditionalInventory(
-            suffix="",
-            resource_class=CLASS,
-            total=22,
-            reserved=2,
-            min_unit=1,
-            max_unit=11,
-            step_size=1,
-            allocation_ratio=Decimal("1.5"),
-        ),
-    )
+    assert found.inventories == (added(total=22, max_unit=11),)
 
 
 def test_absent_fields_have_the_defaults_of_placement(tmp_path):

@@ -11,7 +11,6 @@ from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
 from rtagent.model.request import Flavor
 from rtagent.placement.allocation_outbox import (
@@ -36,6 +35,7 @@ from tests.support.allocating_agents import (
     settle,
 )
 from tests.support.hosts import NODE, ManualClock
+from tests.support.provider_files import added
 from tests.support.trackers import claim, release
 
 
@@ -224,17 +224,7 @@ def test_a_row_that_came_meanwhile_stays(setup):
 
 def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
     api = MemoryPlacement()
-    offered = AdditionalInventory(
-        suffix="dev",
-        resource_class="CUSTOM_FOO",
-        total=4,
-        reserved=0,
-        min_unit=1,
-        max_unit=4,
-        step_size=1,
-        allocation_ratio=Decimal(1),
-    )
-    offers = replace(MANAGED.placement, additional=(offered,))
+    offers = replace(MANAGED.placement, additional=(added("CUSTOM_FOO", "dev", reserved=0),))
     agent = AllocatingAgent(1, api, ManualClock(), replace(MANAGED, placement=offers))
     agent.publish()
     dev = provider_uuid(agent.node, offers, "dev")

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import AdditionalInventory
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
@@ -17,7 +16,7 @@ from rtagent.placement.tree import build
 from tests.support.device_states import PMEM, audited, device_host, policy, seen
 from tests.support.hosts import NODE, host
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
-from tests.support.provider_files import CLASS, TRAIT, entry, provider_files
+from tests.support.provider_files import CLASS, TRAIT, added, entry, provider_files
 
 THIS = {"uuid": "$COMPUTE_NODE"}
 GPU_CLASS = "CUSTOM_PCI_10DE_13F1"
@@ -78,17 +77,8 @@ def test_claims_see_what_is_offered(offers):
 
     policy = made.added_to(host().policy).placement
 
-    (offered,) = policy.additional
-    assert offered == AdditionalInventory(
-        suffix="",
-        resource_class=CLASS,
-        total=8,
-        reserved=1,
-        min_unit=1,
-        max_unit=2**31 - 1,
-        step_size=1,
-        allocation_ratio=Decimal(1),
-    )
+    unlimited = {"max_unit": 2**31 - 1, "allocation_ratio": Decimal(1)}
+    assert policy.additional == (added(total=8, reserved=1, **unlimited),)
     assert policy.additional_traits == {"": {TRAIT}}
     assert [name.rpartition("/")[2] for name in policy.additional_by.values()] == ["a.yaml"]
 

@@ -9,7 +9,7 @@ from rtagent.api.page.routes import PageCache
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
 from rtagent.model.device import PciDevices
-from tests.support.api_states import check_map, empty, moved, page, populated, sources
+from tests.support.api_states import check_map, empty, moved, page, populated, sources, text
 from tests.support.owned_hosts import (
     FOREIGN_DOMAIN,
     GROUP_GPU,
@@ -18,10 +18,6 @@ from tests.support.owned_hosts import (
     pinned_host,
 )
 from tests.support.pci_hosts import GPU_0, gpu, nic, record, vf
-
-
-def text(element):
-    return " ".join(" ".join(element.itertext()).split())
 
 
 @pytest.mark.parametrize(

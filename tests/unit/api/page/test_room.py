@@ -9,7 +9,7 @@ from rtagent.api.routes import answer
 from rtagent.capacity.count import Counts
 from rtagent.errors import NodeNotReady
 from rtagent.model.request import Flavor
-from tests.support.api_states import sources
+from tests.support.api_states import sources, text
 from tests.support.device_states import with_builds
 from tests.support.hosts import PINNED, PINNING, host, request
 
@@ -17,10 +17,6 @@ from tests.support.hosts import PINNED, PINNING, host, request
 HOST = host(numa=PINNING)
 LARGE = Flavor(name="large", vcpus=4, memory_mb=1024, root_gb=1, extra_specs=PINNED)
 SMALL = Flavor(name="small", vcpus=1, memory_mb=1024, root_gb=1)
-
-
-def text(element):
-    return " ".join(" ".join(element.itertext()).split())
 
 
 def served(*listed):
