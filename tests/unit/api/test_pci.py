@@ -78,20 +78,11 @@ def test_a_device_names_its_owner_and_other_users(address, owner, others):
 
 
 def test_a_device_has_its_properties():
-    assert shown(vf(1)) == DeviceView(
-        node=NODE.hypervisor_hostname,
-        address=vf(1),
-        vendor_id="8086",
-        product_id="154c",
-        dev_type="type-VF",
-        numa_node=0,
-        parent_addr=PF_0,
-        iommu_group=None,
-        net_name="p20v1",
-        resource_class="CUSTOM_PCI_8086_154C",
-        tags={"physical_network": "physnet1", "trusted": "yes"},
-        status=AVAILABLE,
-    )
+    ids = {"vendor_id": "8086", "product_id": "154c", "resource_class": "CUSTOM_PCI_8086_154C"}
+    place = {"numa_node": 0, "parent_addr": PF_0, "iommu_group": None, "net_name": "p20v1"}
+    tags = {"physical_network": "physnet1", "trusted": "yes"}
+    view = {**ids, **place, "dev_type": "type-VF", "tags": tags, "status": AVAILABLE}
+    assert shown(vf(1)) == DeviceView(node=NODE.hypervisor_hostname, address=vf(1), **view)
 
 
 def test_a_device_has_its_root_port():

@@ -66,15 +66,8 @@ def test_a_node_has_novas_fields_and_inventories():
     assert node["hypervisor_hostname"] == "kvm-7.example"
     # 1 reserved, 4 of the drifted domain (2 are claimed), 2 claimed, 3 of the orphan
     assert node["vcpus_used"] == 10
-    assert node["inventories"]["VCPU"] == {
-        "unit": "vCPUs",
-        "total": 8,
-        "reserved": 1,
-        "allocation_ratio": 4.0,
-        "claimable": 28,
-        "used": 9,
-        "free": 19,
-    }
+    vcpus = {"unit": "vCPUs", "total": 8, "reserved": 1, "allocation_ratio": 4.0}
+    assert node["inventories"]["VCPU"] == {**vcpus, "claimable": 28, "used": 9, "free": 19}
     assert node["inventories"]["MEMORY_MB"]["free"] == 16384 - 512 - 2 * 1024 - 2048
     assert (node["claims"], node["orphans"], node["drifts"], node["suspects"]) == (2, 1, 1, 0)
 

@@ -27,29 +27,16 @@ OPTIONS = """
 
 
 def test_options_set_the_fields_of_the_document():
+    disks = {"root_gb": 10, "ephemeral_gb": 5, "swap": 512}
+    specs = {"hw:cpu_policy": "shared", "a": "b=c"}
+    flavor = {"vcpus": 2, "memory_mb": 1024, **disks, "name": "m1", "extra_specs": specs}
+    owner = {"display_name": "vm", "project_id": "p", "user_id": "me"}
+    image = {"is_volume_backed": True, "image": {"properties": {"x": "y"}}}
+    parts = {"a": {"VCPU": 2, "MEMORY_MB": 64}, "b": {"VGPU": 1}}
     assert parse(*OPTIONS.split()) == {
-        "instance": {
-            "uuid": "u",
-            "display_name": "vm",
-            "project_id": "p",
-            "user_id": "me",
-            "is_volume_backed": True,
-            "flavor": {
-                "vcpus": 2,
-                "memory_mb": 1024,
-                "root_gb": 10,
-                "ephemeral_gb": 5,
-                "swap": 512,
-                "name": "m1",
-                "extra_specs": {"hw:cpu_policy": "shared", "a": "b=c"},
-            },
-            "image": {"properties": {"x": "y"}},
-        },
+        "instance": {"uuid": "u", **owner, "flavor": flavor, **image},
         "limits": {"vcpu": 8, "memory_mb": 4096},
-        "allocations": {
-            "a": {"resources": {"VCPU": 2, "MEMORY_MB": 64}},
-            "b": {"resources": {"VGPU": 1}},
-        },
+        "allocations": {name: {"resources": part} for name, part in parts.items()},
         "provider_mapping": {"gpu": ["a", "b"], "nic": ["c"]},
         "tag": "own",
     }

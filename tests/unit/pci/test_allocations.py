@@ -152,32 +152,14 @@ def test_interchangeable_devices_are_counted_in_one_pool():
 
 
 def test_as_dict_has_the_layout_of_novas_pools():
-    tags = Tags(
-        physical_network=None,
-        trusted=True,
-        managed=False,
-        live_migratable=True,
-        one_time_use=True,
-        resource_class="CUSTOM_A",
-        traits=frozenset({"CUSTOM_B", "CUSTOM_C"}),
-    )
-    (pool,) = pools_of(record([gpu()], tags))
-    assert pool.as_dict() == {
-        "vendor_id": "10de",
-        "product_id": "13f1",
-        "numa_node": 0,
-        "count": 1,
-        "tags": {
-            "dev_type": "type-PCI",
-            "physical_network": None,
-            "trusted": "yes",
-            "remote_managed": "false",
-            "managed": "no",
-            "live_migratable": "yes",
-            "one_time_use": "yes",
-            "resource_class": "CUSTOM_A",
-            "traits": "CUSTOM_B,CUSTOM_C",
-        },
-    }
-    (plain,) = pools_of(record([gpu()]))
-    assert plain.as_dict()["tags"] == {"dev_type": "type-PCI", "remote_managed": "false"}
+    flags = {"trusted": True, "managed": False, "live_migratable": True, "one_time_use": True}
+    names = {"resource_class": "CUSTOM_A", "traits": frozenset({"CUSTOM_B", "CUSTOM_C"})}
+    (pool,) = pools_of(record([gpu()], Tags(physical_network=None, **flags, **names)))
+    words = {"trusted": "yes", "managed": "no", "live_migratable": "yes", "one_time_use": "yes"}
+    names = {"resource_class": "CUSTOM_A", "traits": "CUSTOM_B,CUSTOM_C"}
+    plain = {"dev_type": "type-PCI", "remote_managed": "false"}
+    tags = {**plain, "physical_network": None, **words, **names}
+    ids = {"vendor_id": "10de", "product_id": "13f1"}
+    assert pool.as_dict() == {**ids, "numa_node": 0, "count": 1, "tags": tags}
+    (pool,) = pools_of(record([gpu()]))
+    assert pool.as_dict()["tags"] == plain

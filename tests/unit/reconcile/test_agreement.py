@@ -27,20 +27,12 @@ def drifting() -> NodeState:
 
 
 STATES = [host(), building(), active(), drifting(), audited(active(), seen())[0]]
+DOMAINS = (domain(), domain(running=False), domain(vcpus=4), BOUND, WITH_MDEV, UNREADABLE)
 OBSERVATIONS = [
-    seen(*domains, complete=complete)
-    for complete, domains in (
-        (True, ()),
-        (False, ()),
-        (True, (domain(),)),
-        (False, (domain(),)),
-        (True, (domain(running=False),)),
-        (True, (domain(vcpus=4),)),
-        (True, (BOUND,)),
-        (True, (WITH_MDEV,)),
-        (True, (UNREADABLE,)),
-        (True, (domain(), domain(uuid=uid(9)))),
-    )
+    *(seen(complete=complete) for complete in (True, False)),
+    *(seen(one) for one in DOMAINS),
+    seen(domain(), complete=False),
+    seen(domain(), domain(uuid=uid(9))),
 ]
 AUDITS = list(product(STATES, OBSERVATIONS))
 

@@ -12,24 +12,12 @@ def transmitted(context: RequestContext) -> RequestContext:
 
 
 def test_a_context_is_sent_without_its_token():
-    sent = RequestContext(
-        auth_token="secret",
-        user_id="alice",
-        project_id="p",
-        domain_id="d",
-        user_domain_id="ud",
-        project_domain_id="pd",
-        is_admin=True,
-        read_only=True,
-        show_deleted=True,
-        request_id="req-1",
-        global_request_id="req-2",
-        resource_uuid="r",
-        roles=["admin"],
-        is_admin_project=False,
-        system_scope="all",
-        overwrite=False,
-    )
+    owner = {"user_id": "alice", "project_id": "p", "domain_id": "d", "roles": ["admin"]}
+    domains = {"user_domain_id": "ud", "project_domain_id": "pd", "system_scope": "all"}
+    ids = {"request_id": "req-1", "global_request_id": "req-2", "resource_uuid": "r"}
+    flags = dict.fromkeys(("is_admin", "read_only", "show_deleted"), True)
+    flags |= dict.fromkeys(("is_admin_project", "overwrite"), False)
+    sent = RequestContext(auth_token="secret", **owner, **domains, **ids, **flags)
     assert transmitted(sent).to_dict() == {**sent.to_dict(), "auth_token": None}
 
 

@@ -131,16 +131,11 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
 
 def test_ping_reports_agent_and_node(agent: Agent):
     agent.clock.advance(7)
-    assert agent.invoke("ping") == {
-        "version": VERSION,
-        "host": NODE.host,
-        "node": NODE.hypervisor_hostname,
-        "revision": agent.tracker.snapshot().revision,
-        "uptime": 7.0,
-        "node_uuid": NODE.uuid,
-        "agent_uuid": agent.identity.agent_uuid,
-        "time": "2026-01-02T12:00:07.000Z",
-    }
+    ids = {"node_uuid": NODE.uuid, "agent_uuid": agent.identity.agent_uuid}
+    names = {"version": VERSION, "host": NODE.host, "node": NODE.hypervisor_hostname}
+    times = {"uptime": 7.0, "time": "2026-01-02T12:00:07.000Z"}
+    revision = agent.tracker.snapshot().revision
+    assert agent.invoke("ping") == {**names, **ids, **times, "revision": revision}
 
 
 def test_a_node_drains_until_it_is_undrained_and_a_day_that_does_not_exist_is_no_deadline(

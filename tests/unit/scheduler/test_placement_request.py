@@ -62,24 +62,17 @@ def test_a_volume_needs_no_disk_and_extra_resources_one_node_and_the_limit_are_a
 
 
 def test_groups_and_traits_of_the_flavor():
-    found = query(
-        spec(
-            1,
-            512,
-            extra_specs={
-                "resources1:VGPU": "2",
-                "resources1:VCPU": "1",
-                "trait1:CUSTOM_FAST": "required",
-                "trait:HW_CPU_X86_AVX": "required",
-                "trait:CUSTOM_SLOW": "forbidden",
-                "in_tree1": uid(9),
-                "group_policy": "isolate",
-            },
-            image=ImageRequest(properties={"trait:CUSTOM_OF_IMAGE": "required"}),
-            required_traits=("CUSTOM_ROOT",),
-            forbidden_traits=("CUSTOM_NOT",),
-        )
+    group = {"resources1:VGPU": "2", "resources1:VCPU": "1", "trait1:CUSTOM_FAST": "required"}
+    traits = {"trait:HW_CPU_X86_AVX": "required", "trait:CUSTOM_SLOW": "forbidden"}
+    wanted = spec(
+        1,
+        512,
+        extra_specs={**group, **traits, "in_tree1": uid(9), "group_policy": "isolate"},
+        image=ImageRequest(properties={"trait:CUSTOM_OF_IMAGE": "required"}),
+        required_traits=("CUSTOM_ROOT",),
+        forbidden_traits=("CUSTOM_NOT",),
     )
+    found = query(wanted)
     assert found == {
         "resources": "DISK_GB:1,MEMORY_MB:512",
         "required": "CUSTOM_OF_IMAGE,HW_CPU_X86_AVX,!CUSTOM_SLOW",

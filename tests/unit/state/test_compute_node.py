@@ -27,15 +27,9 @@ def test_record_has_novas_fields_and_free_quantities_may_be_negative():
     assert record["free_ram_mb"] == 16384 - 512 - 16384 - 1000 < 0
     assert (record["local_gb"], record["local_gb_used"], record["free_disk_gb"]) == (100, 12, 88)
     assert record["running_vms"] == 1 and record["current_workload"] == 1
-    assert record["stats"] == {
-        "num_instances": 1,
-        "num_vm_building": 1,
-        "num_task_spawning": 1,
-        "num_os_type_linux": 1,
-        "num_proj_p": 1,
-        "io_workload": 1,
-        "failed_builds": 0,
-    }
+    counts = ("num_instances", "num_vm_building", "num_task_spawning", "num_os_type_linux")
+    ones = dict.fromkeys((*counts, "num_proj_p", "io_workload"), 1)
+    assert record["stats"] == {**ones, "failed_builds": 0}
     assert record["ram_allocation_ratio"] == 2.0
 
 
@@ -82,37 +76,16 @@ def test_record_shows_cells_and_their_usage():
     record = compute_node(observed(state, domain_usage(memory_mb=7, occupancy=bound)))
     assert record["vcpus"] == 5
     assert record["vcpus_used"] == 1 + 2 + 1
-    assert record["numa_topology"] == {
-        "cells": [
-            {
-                "id": 0,
-                "cpuset": [],
-                "pcpuset": [0, 1, 4, 5],
-                "cpu_usage": 0,
-                "pinned_cpus": [0, 1, 5, 6],
-                "siblings": [[0, 4], [1, 5]],
-                "memory": 3072,
-                "memory_usage": 64,
-                "mempages": [
-                    {"size_kb": 4, "total": 2**18, "used": 0, "reserved": 0},
-                    {"size_kb": 2048, "total": 512, "used": 32, "reserved": 16},
-                ],
-                "network_metadata": {"physnets": ["bar", "foo"], "tunneled": False},
-            },
-            {
-                "id": 3,
-                "cpuset": [2],
-                "pcpuset": [],
-                "cpu_usage": 0,
-                "pinned_cpus": [],
-                "siblings": [],
-                "memory": 1024,
-                "memory_usage": 7,
-                "mempages": [],
-                "network_metadata": {"physnets": ["foo"], "tunneled": True},
-            },
-        ]
-    }
+    small = {"size_kb": 4, "total": 2**18, "used": 0, "reserved": 0}
+    large = {"size_kb": 2048, "total": 512, "used": 32, "reserved": 16}
+    bare = {"cpuset": [], "pcpuset": [], "pinned_cpus": [], "siblings": [], "cpu_usage": 0}
+    cpus = {"pcpuset": [0, 1, 4, 5], "pinned_cpus": [0, 1, 5, 6], "siblings": [[0, 4], [1, 5]]}
+    memory = {"memory": 3072, "memory_usage": 64, "mempages": [small, large]}
+    both = {"physnets": ["bar", "foo"], "tunneled": False}
+    tunnels = {"physnets": ["foo"], "tunneled": True}
+    first = {**bare, "id": 0, **cpus, **memory, "network_metadata": both}
+    rest = {"memory": 1024, "memory_usage": 7, "mempages": [], "network_metadata": tunnels}
+    assert record["numa_topology"] == {"cells": [first, {**bare, "id": 3, "cpuset": [2], **rest}]}
 
 
 def mempages(state):

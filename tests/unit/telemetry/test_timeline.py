@@ -29,18 +29,9 @@ def reason(code: str = "insufficient", resource: str = "VCPU") -> dict[str, str]
 
 
 def move(status: str = "confirmed", number: int = 1) -> Change:
-    record = Migration(
-        uuid=f"m{number}",
-        node_uuid="n",
-        role="source",
-        instance_uuid=f"i{number}",
-        migration_type="resize",
-        status=status,
-        created_at=NOON,
-        updated_at=NOON,
-        source_compute="h1",
-        dest_compute="h2",
-    )
+    here = {"node_uuid": "n", "role": "source", "source_compute": "h1", "dest_compute": "h2"}
+    guest = {"instance_uuid": f"i{number}", "migration_type": "resize", "status": status}
+    record = Migration(uuid=f"m{number}", **here, **guest, created_at=NOON, updated_at=NOON)
     return Change(cause="test", at=NOON, migrations=(record,))
 
 

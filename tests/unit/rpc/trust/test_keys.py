@@ -13,15 +13,9 @@ from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
 from tests.support.trust import KeyFiles
 
 PUBLIC, OTHER = (PrivateKey.generate("any").public_key for _ in range(2))
-GOOD = {
-    "kid": "nova",
-    "kty": "OKP",
-    "crv": "Ed25519",
-    "x": PUBLIC,
-    "roles": ["conductor"],
-    "not_before": "2026-01-01T00:00:00Z",
-    "not_after": "2027-01-01T00:00:00Z",
-}
+VALID = {"not_before": "2026-01-01T00:00:00Z", "not_after": "2027-01-01T00:00:00Z"}
+KIND = {"kty": "OKP", "crv": "Ed25519", "x": PUBLIC}
+GOOD = {"kid": "nova", **KIND, "roles": ["conductor"], **VALID}
 
 
 def entry(**changed: object) -> str:

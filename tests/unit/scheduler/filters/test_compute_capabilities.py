@@ -7,17 +7,14 @@ from rtagent.scheduler.filters.compute_capabilities import ComputeCapabilitiesFi
 from tests.support.host_states import host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 
+CPUS = {"arch": "x86_64", "features": ["aes", "svm"], "topology": {"cores": 16}}
+ADDRESSES = {"maxphysaddr": {"mode": "passthrough", "bits": 42}}
 HOST = host_state(
     free_ram_mb=2048,
     hypervisor_type="QEMU",
     hypervisor_version=8002002,
     stats={"io_workload": 3},
-    cpu_info={
-        "arch": "x86_64",
-        "features": ["aes", "svm"],
-        "topology": {"cores": 16},
-        "maxphysaddr": {"mode": "passthrough", "bits": 42},
-    },
+    cpu_info={**CPUS, **ADDRESSES},
 )
 
 
