@@ -196,10 +196,9 @@ def test_a_claim_and_its_domain_count_once_and_another_encryption_is_drift():
     other = replace(plain, occupancy=replace(plain.occupancy, mem_encryption=AMD_SEV_ES))
     state = with_claims(state, state.claims.values(), (other,), state.revision)
     assert state.usage.quantities == {pool(AMD_SEV): 1, pool(AMD_SEV_ES): 1}
-    assert {each.resource: (each.claimed, each.observed) for each in drifts(state)} == {
-        "MEM_ENCRYPTION_CONTEXT amd-sev": (1, 0),
-        "MEM_ENCRYPTION_CONTEXT amd-sev-es": (0, 1),
-    }
+    amounts = {each.resource: (each.claimed, each.observed) for each in drifts(state)}
+    context = "MEM_ENCRYPTION_CONTEXT"
+    assert amounts == {f"{context} amd-sev": (1, 0), f"{context} amd-sev-es": (0, 1)}
 
 
 def moved(state, kind):
@@ -244,9 +243,8 @@ Q35 = {**UEFI, "hw_machine_type": "pc-q35-9.0"}
 
 
 def requested(flavor: dict[str, str], image: dict[str, str]) -> str | None:
-    return requested_encryption(
-        Properties(vcpus=1, memory_mb=64, extra_specs=flavor, image={**UEFI, **image})
-    )
+    properties = Properties(vcpus=1, memory_mb=64, extra_specs=flavor, image={**UEFI, **image})
+    return requested_encryption(properties)
 
 
 @pytest.mark.parametrize(

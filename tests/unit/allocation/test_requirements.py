@@ -95,11 +95,9 @@ def move(kind, build, page_sizes=()):
 )
 def test_resize_and_migration_keep_only_the_device_requests_of_ports(kind, kept):
     spec = ({"vendor_id": "10de"},)
-    requests = (
-        PciRequest(count=1, spec=spec, request_id="gpu"),
-        PciRequest(count=1, spec=spec, request_id="port", source="neutron_port"),
-    )
-    found = from_move(move(kind, request(instance={"pci_requests": requests})), Policy())
+    own = PciRequest(count=1, spec=spec, request_id="gpu")
+    port = PciRequest(count=1, spec=spec, request_id="port", source="neutron_port")
+    found = from_move(move(kind, request(instance={"pci_requests": (own, port)})), Policy())
     assert [each.request_id for each in found.devices] == kept
 
 

@@ -239,9 +239,8 @@ def test_named_units_must_be_of_the_allocated_providers():
 
 def test_provider_mapping_assigns_the_allocated_providers_to_requests():
     whole = allocations({pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 1}})
-    pci_requests = tuple(
-        PciRequest(count=1, request_id=name, alias_name="vf") for name in ("first", "second")
-    )
+    one = {"count": 1, "alias_name": "vf"}
+    pci_requests = tuple(PciRequest(request_id=name, **one) for name in ("first", "second"))
     for first, second in ((PF_0, PF_1), (PF_1, PF_0)):
         # Conductors give the id of the request, or Nova's name of its request group.
         mapping = {"first": (pci(first),), "second-0": (pci(second),), "a port": (pci(PF_0),)}
@@ -349,9 +348,7 @@ def test_attach_claim_follows_what_its_guest_s_other_claims_do_not_have():
     state, main = claimed(pci_host(), allocations({pci(GPU_1): {GPU_CLASS: 1}}), aliases="gpu:1")
     both = allocations({pci(GPU_0): {GPU_CLASS: 1}, pci(GPU_1): {GPU_CLASS: 1}})
     wanted = replace(attaching(main, "gpu"), allocations=both)
-    _, claim = after(
-        state, attach.claim_pci_devices(state, call("claim_pci_devices"), NOON, wanted)
-    )
+    _, claim = after(state, attach.claim_pci_devices(state, call(), NOON, wanted))
     assert (addresses(claim), claim.allocations) == ([GPU_0], both)
     _, claim = after(state, attach.claim_pci_devices(state, call(), NOON, wanted))
 

@@ -84,9 +84,8 @@ def test_flavors_with_devices_have_no_room_while_devices_are_not_known():
         built(), policy=replace(built().policy, pci=PciPolicy(aliases=ALIASES)),
         devices=PciDevices(record([gpu("0000:0a:00.0", 0)])),
     )  # fmt: skip
-    with_gpu = Flavor(
-        name="gpu", vcpus=1, memory_mb=64, extra_specs={"pci_passthrough:alias": "gpu:1"}
-    )
+    specs = {"pci_passthrough:alias": "gpu:1"}
+    with_gpu = Flavor(name="gpu", vcpus=1, memory_mb=64, extra_specs=specs)
     unlisted = NodeNotReady("the devices were not listed")
     agent = replace(served(state, with_gpu, LARGE), devices_error=lambda: unlisted)
     rows = {row["name"]: row for row in capacity(agent)["flavors"]}
@@ -136,11 +135,10 @@ def test_metrics_have_the_cpus_memory_and_pages_of_cells():
     assert shown(0, "cpus_dedicated", "cpus_shared", "cpus_pinned") == (8, 0, 3)
     assert shown(1, "cpus_dedicated", "cpus_shared", "vcpus_used") == (0, 8, 0)
     assert shown(0, "memory_mb", "memory_used_mb") == (8192, 64)
+    names = ("pages", "pages_used", "pages_reserved")
+    keys = {size: f'cell="0",size_kb="{size}"' for size in (4, 2048, 1048576)}
     pages = {
-        size: tuple(
-            found[f'rtagent_cell_{name}{{cell="0",size_kb="{size}"}}']
-            for name in ("pages", "pages_used", "pages_reserved")
-        )
-        for size in (4, 2048, 1048576)
+        size: tuple(found[f"rtagent_cell_{name}{{{key}}}"] for name in names)
+        for size, key in keys.items()
     }
     assert pages == {4: (5 * 2**18, 0, 0), 2048: (512, 32, 16), 1048576: (2, 0, 0)}

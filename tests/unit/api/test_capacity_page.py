@@ -142,9 +142,9 @@ def test_hosts_that_placement_judges_and_hosts_without_a_report_are_named():
     fleet = PageFleet(host_state("cn1", replace(host(), policy=policy)), listed=(SMALL,))
     fleet.sources = replace(fleet.sources, aside=lambda: {"cn9": "too old", "cn1": "a twin"})
     notes = [text(each) for each in page(fleet).xpath("//*[@id='notes']/li")]
+    ratios = "they are counted with the ratios of the nodes"
     assert notes == [
-        "Placement decides on vCPUs, memory and disk of 1 host: they are counted with the ratios of"
-        " the nodes.",
+        f"Placement decides on vCPUs, memory and disk of 1 host: {ratios}.",
         "cn9 is not counted, because it has no report: too old",
     ]
 

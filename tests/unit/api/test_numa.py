@@ -56,10 +56,9 @@ def test_cells_have_memory_and_page_pools():
     first, second = numa.document(pinned_host())["cells"]
     assert (first.memory_mb, first.memory_used_mb, second.memory_used_mb) == (8192, 1536, 0)
     assert (first.vcpus, second.vcpus) == (0, 0)
-    assert first.pages == (
-        Pool(size_kb=SMALL, total=1835008, reserved=0, used=262144, free=1572864),
-        Pool(size_kb=LARGE, total=512, reserved=64, used=256, free=192),
-    )
+    small = Pool(size_kb=SMALL, total=1835008, reserved=0, used=262144, free=1572864)
+    large = Pool(size_kb=LARGE, total=512, reserved=64, used=256, free=192)
+    assert first.pages == (small, large)
 
 
 def test_without_cpu_sets_every_cpu_is_shared():

@@ -16,9 +16,8 @@ from tests.support.reporting_agents import ReportingAgent, reported
 from tests.support.scheduling import scheduler
 
 #: Two dedicated CPUs in cell 0, four in cell 1, and a GPU.
-HOST = replace(
-    host(numa=PINNING, pci=PciPolicy(aliases=ALIASES)), devices=PciDevices(record([gpu(GPU_0, 1)]))
-)
+EMPTY = host(numa=PINNING, pci=PciPolicy(aliases=ALIASES))
+HOST = replace(EMPTY, devices=PciDevices(record([gpu(GPU_0, 1)])))
 
 
 def agents(*guests):

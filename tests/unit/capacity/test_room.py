@@ -21,11 +21,9 @@ from tests.support.random_nodes import ALIASES
 #: Two cells of four CPUs; cell 0 has two dedicated ones, cell 1 four.
 HOST = host(numa=PINNING)
 #: The same with a GPU at each cell.
-WITH_GPUS = replace(
-    HOST,
-    devices=PciDevices(record([gpu("0000:0a:00.0", 0), gpu("0000:0b:00.0", 1)])),
-    policy=replace(HOST.policy, pci=PciPolicy(aliases=ALIASES)),
-)
+GPUS = PciDevices(record([gpu("0000:0a:00.0", 0), gpu("0000:0b:00.0", 1)]))
+ALIASED = replace(HOST.policy, pci=PciPolicy(aliases=ALIASES))
+WITH_GPUS = replace(HOST, devices=GPUS, policy=ALIASED)
 
 
 def counted(state, vcpus=1, memory_mb=512, root_gb=0, **specs):
@@ -96,10 +94,8 @@ def parts(state, *flavors):
 
 def test_cpus_of_a_cell_with_too_few_are_stranded():
     found = parts(HOST, flavor(4, **PINNED), flavor())
-    assert found == {
-        ("PCPU", "cell 0"): (2, 2, "2-3"),
-        **{("2MiB pages", f"cell {cell}"): (512, 512) for cell in (0, 1)},
-    }
+    pages = {("2MiB pages", f"cell {cell}"): (512, 512) for cell in (0, 1)}
+    assert found == {("PCPU", "cell 0"): (2, 2, "2-3"), **pages}
 
 
 def test_all_that_is_free_is_stranded_if_no_flavor_fits():

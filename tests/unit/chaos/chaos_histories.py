@@ -71,15 +71,8 @@ class Story:
         self, method: str, arguments: Any, operation: str | None = None, process: str = "caller-1"
     ) -> int:
         call = next(self._calls)
-        self.add(
-            "invoke",
-            process=process,
-            call=call,
-            host=HOST,
-            method=method,
-            arguments=arguments,
-            operation_id=operation,
-        )
+        fields = {"process": process, "call": call, "host": HOST, "operation_id": operation}
+        self.add("invoke", method=method, arguments=arguments, **fields)
         return call
 
     def call(

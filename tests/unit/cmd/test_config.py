@@ -28,11 +28,9 @@ def test_every_mistake_has_a_line(check):
     )
 
     assert (outcome.code, outcome.out) == (Exit.ERROR, "")
-    assert [line.partition(" = ")[0] for line in outcome.err.splitlines()] == [
-        "rtagent: [claims] claim_expiry_time",
-        "rtagent: [api] address",
-        "rtagent: [database] connection",
-    ]
+    options = [line.partition(" = ")[0] for line in outcome.err.splitlines()]
+    names = ("[claims] claim_expiry_time", "[api] address", "[database] connection")
+    assert options == [f"rtagent: {name}" for name in names]
     assert "secret" not in outcome.err
 
 

@@ -99,14 +99,12 @@ def test_device_options_are_read_as_nova_writes_them(tmp_path):
     ]
     numbers = {name: len(alias.alternatives) for name, alias in made.aliases.items()}
     assert numbers == {"QuadroM4000-video": 1, "vf": 2}
-    assert [astuple(each) for each in made.mdev_types] == [
-        ("nvidia-35", {GPU_0}, "CUSTOM_BIG", 2),
-        ("i915-GVTg_V5_4", {GPU_1}, "VGPU", None),
-    ]
-    assert [(each.resource_class, each.identifiers) for each in made.pmem] == [
-        ("CUSTOM_PMEM_NAMESPACE_128G", ("ns0", "ns1")),
-        ("CUSTOM_PMEM_NAMESPACE_MEDIUM", ("ns2",)),
-    ]
+    types = [astuple(each) for each in made.mdev_types]
+    big, small = ("nvidia-35", {GPU_0}, "CUSTOM_BIG", 2), ("i915-GVTg_V5_4", {GPU_1}, "VGPU", None)
+    assert types == [big, small]
+    namespaces = {each.resource_class: each.identifiers for each in made.pmem}
+    names = {"128G": ("ns0", "ns1"), "MEDIUM": ("ns2",)}
+    assert namespaces == {f"CUSTOM_PMEM_NAMESPACE_{name}": ids for name, ids in names.items()}
 
 
 def test_deprecated_option_names_of_nova_are_read(tmp_path):

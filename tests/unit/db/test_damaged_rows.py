@@ -145,9 +145,8 @@ def judge(before: NodeState, path: Path) -> str:
 
 
 def outcome(before: NodeState, store: SqlStore) -> str:
-    state = state_of(
-        store.enroll(NODE.uuid, NODE.hypervisor_hostname, enroll(AGENT, HeartbeatWatch(), 0.0))
-    )
+    rule = enroll(AGENT, HeartbeatWatch(), 0.0)
+    state = state_of(store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule))
     if facts(state) == facts(before) and not state.unknown:
         return "identical"
     if state.unknown:

@@ -214,10 +214,8 @@ def test_evacuation_within_one_node_takes_nothing_over(database: Database):
 def test_evacuated_names_the_migration(database: Database):
     store = database.store()
     old, new, state = evacuate(store, {}, {})
-    records = tuple(
-        migration(n, node_uuid=OTHER.uuid, role=role, claim_uuid=new.uuid)
-        for n, role in ((1, DEST), (2, SOURCE))
-    )
+    fields = {"node_uuid": OTHER.uuid, "claim_uuid": new.uuid}
+    records = (migration(1, role=DEST, **fields), migration(2, role=SOURCE, **fields))
     commit(store, state, Change(cause="x", at=NOW, migrations=records))
     fact = TakenOver(host=OTHER.host, migration_uuid=records[0].uuid)
     assert store.evacuated(NODE.uuid) == {old.uuid: fact}

@@ -43,13 +43,8 @@ def identity(tmp_path):
     def make(name="state", *, lock_path=None, **options):
         for before in made:
             before.release()
-        default = {
-            "host": "host1",
-            "host_ip": "192.0.2.1",
-            "state_path": str(tmp_path / name),
-            "lock_path": str(lock_path or tmp_path),
-            "service_down_time": 60,
-        }
+        paths = {"state_path": str(tmp_path / name), "lock_path": str(lock_path or tmp_path)}
+        default = {"host": "host1", "host_ip": "192.0.2.1", "service_down_time": 60, **paths}
         made.append(HostNodeIdentity(IdentityOptions(**{**default, **options}), NullReporter()))
         return made[-1]
 

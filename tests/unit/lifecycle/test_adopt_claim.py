@@ -33,10 +33,8 @@ def facts(kind=RESIZE, **more):
 
 
 def test_claim_has_what_is_stated_and_is_active():
-    state, claim = adopted(
-        device_host(pci=policy(pmem=(PMEM,))),
-        stated(cpus=(2, 3), devices=[GPU_1], namespaces=["ns1"], flavor={"root_gb": 7}),
-    )
+    asked = stated(cpus=(2, 3), devices=[GPU_1], namespaces=["ns1"], flavor={"root_gb": 7})
+    state, claim = adopted(device_host(pci=policy(pmem=(PMEM,))), asked)
     assert (claim.kind, claim.state, claim.expires_at) == (BUILD, ACTIVE, None)
     assert claim.units == {("PCPU", "2"), ("PCPU", "3"), ("PCI", GPU_1), ("RESOURCE", "ns1")}
     assert state.usage.numa.pinned == {2: 1, 3: 1}
@@ -122,9 +120,8 @@ def test_host_that_was_never_observed_adopts_nothing():
 def test_claim_of_a_move_is_the_second_one_and_may_share_units():
     state, _ = adopted(device_host(), stated(OWNER, cpus=(2, 3), devices=[GPU_0]))
     move = facts()
-    state, second = adopted(
-        state, stated(OWNER, cpus=(2, 3, 4), devices=[GPU_0, GPU_1], migration=move)
-    )
+    asked = stated(OWNER, cpus=(2, 3, 4), devices=[GPU_0, GPU_1], migration=move)
+    state, second = adopted(state, asked)
     assert (second.kind, second.state, second.migration_uuid) == (RESIZE, ACTIVE, move.uuid)
     record = state.migrations[move.uuid]
     assert (record.role, record.status, record.claim_uuid) == (DEST, FINISHED, second.uuid)
@@ -138,10 +135,8 @@ def test_claim_at_the_source_of_a_move_is_outgoing():
     move = facts(LIVE_MIGRATION, status="accepted")
     state, claim = adopted(device_host(), stated(OWNER, migration=move, role=SOURCE))
     assert (claim.kind, claim.state, claim.migration_uuid) == (BUILD, OUTGOING, move.uuid)
-    assert (state.migrations[move.uuid].role, state.migrations[move.uuid].status) == (
-        SOURCE,
-        "accepted",
-    )
+    record = state.migrations[move.uuid]
+    assert (record.role, record.status) == (SOURCE, "accepted")
 
 
 @pytest.mark.parametrize("order", [(SOURCE, DEST), (DEST, SOURCE)])
@@ -202,9 +197,8 @@ def with_mdevs(state, claim, *mdevs):
 
 
 def test_mediated_devices_of_a_guest_take_the_place_of_those_that_its_claim_has():
-    state, claim = adopted(
-        device_host(pci=policy(pmem=(PMEM,))), stated(cpus=(2,), namespaces=["ns1"])
-    )
+    asked = stated(cpus=(2,), namespaces=["ns1"])
+    state, claim = adopted(device_host(pci=policy(pmem=(PMEM,))), asked)
     state, first = with_mdevs(state, claim, mdev(1), mdev(2))
     state, second = with_mdevs(state, first, mdev(2))
     names = [mdev(1).identifier, mdev(2).identifier]

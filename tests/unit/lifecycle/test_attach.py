@@ -161,10 +161,9 @@ def test_attach_claims_end_with_their_main_claim():
 def without_a_claim(*aliases, owner=None, **flavor):
     """A request for a guest without a claim here."""
     size = {"vcpus": 1, "memory_mb": 1024, **flavor}
-    return AttachRequest(
-        instance=Instance(uuid=owner or uid(), flavor=Flavor(**size)),
-        pci_requests=tuple(PciRequest(count=1, alias_name=alias) for alias in aliases),
-    )
+    requests = tuple(PciRequest(count=1, alias_name=alias) for alias in aliases)
+    instance = Instance(uuid=owner or uid(), flavor=Flavor(**size))
+    return AttachRequest(instance=instance, pci_requests=requests)
 
 
 def test_guest_without_a_claim_gets_devices_near_the_cells_that_are_named():

@@ -60,9 +60,8 @@ def claimed():
     """Return a host with a claim of a virtual GPU, and one of a whole GPU."""
     devices = record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),)), gpu(GPU_1, 1)])
     pci = policy(SPECS, mdev_types=(VGPU_TYPE,), report_in_placement=True)
-    state, one = device_states.built(
-        device_host(devices, pci=pci), extra_specs={"resources:VGPU": "1"}
-    )
+    specs = {"resources:VGPU": "1"}
+    state, one = device_states.built(device_host(devices, pci=pci), extra_specs=specs)
     state, two = device_states.built(state, "gpu:1")
     return state, one, two
 

@@ -28,9 +28,8 @@ def quarantined(state, address, reason):
 
 def one_time_gpus():
     """A host whose two GPUs may be used once."""
-    return device_host(
-        record([gpu(GPU_0, 0), gpu(GPU_1, 1)], ONE_TIME[0].tags), pci=policy(ONE_TIME)
-    )
+    gpus = record([gpu(GPU_0, 0), gpu(GPU_1, 1)], ONE_TIME[0].tags)
+    return device_host(gpus, pci=policy(ONE_TIME))
 
 
 def test_quarantined_device_is_unavailable_until_it_is_cleared():

@@ -51,9 +51,8 @@ def test_resource_of_a_parent_device_gets_its_parent():
 
 def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
     state = device_host(pci=policy(pmem=(PMEM,)))
-    state, _ = after(
-        state, adopt_claim(state, call("adopt"), NOON, stated(cpus=(2,), namespaces=["ns0"]))
-    )
+    adopted = adopt_claim(state, call("adopt"), NOON, stated(cpus=(2,), namespaces=["ns0"]))
+    state, _ = after(state, adopted)
     asked = stated(cpus=(2, 3), namespaces=["ns0", "ns1"])
     rest = without_units(asked, {("PCPU", "2"), ("RESOURCE", "ns0")})
     before = state.usage

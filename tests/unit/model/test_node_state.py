@@ -144,22 +144,14 @@ def test_usage_of_an_assignment_counts_every_part():
         pagesize=2048,
     )
     both = Assignment(cells=(first, CellAssignment(id=2, memory=512)))
-    assert assignment_usage(both) == NumaUsage(
-        pinned={4: 1, 6: 1, 8: 1},
-        kept={5: 1, 7: 1},
-        vcpus={0: 2},
-        memory_mb={0: 1024, 2: 512},
-        pages={(0, 2048): 512},
-    )
+    cpus = {"pinned": {4: 1, 6: 1, 8: 1}, "kept": {5: 1, 7: 1}, "vcpus": {0: 2}}
+    memory = {"memory_mb": {0: 1024, 2: 512}, "pages": {(0, 2048): 512}}
+    assert assignment_usage(both) == NumaUsage(**cpus, **memory)
 
 
 def test_instance_counts_once_for_any_number_of_claims():
     state = with_builds(host(), request())
     (claim,) = state.claims.values()
-    assert sorted(stats.keys([claim, replace(claim, kind=ATTACH)], {})) == [
-        "num_instances",
-        "num_os_type_None",
-        "num_proj_None",
-        "num_task_None",
-        "num_vm_None",
-    ]
+    names = ("os_type_None", "proj_None", "task_None", "vm_None")
+    keys = stats.keys([claim, replace(claim, kind=ATTACH)], {})
+    assert sorted(keys) == ["num_instances", *(f"num_{name}" for name in names)]

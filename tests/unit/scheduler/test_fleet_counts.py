@@ -100,11 +100,9 @@ def test_a_filter_that_ends_the_count_is_named():
     hosts = [host_state("cn1", aggregates=[few])]
     found = of(counted(hosts, filters=("AggregateNumInstancesFilter",)), 1, 512).summary
     [scarce] = found.scarce
-    assert (found.room, scarce.resource, scarce.message) == (
-        7,
-        "AggregateNumInstancesFilter",
-        "AggregateNumInstancesFilter: it has 7 instances, of 7 at most",
-    )
+    name = "AggregateNumInstancesFilter"
+    assert (found.room, scarce.resource) == (7, name)
+    assert scarce.message == f"{name}: it has 7 instances, of 7 at most"
 
 
 def test_each_build_is_finished_before_the_next_one_comes():
@@ -179,11 +177,8 @@ def test_what_is_not_counted_in_time_is_pending():
 def test_groups_are_zones_and_aggregates():
     zone = aggregate("az1", "cn1", availability_zone="az1")
     fast = aggregate("fast", "cn1", "cn2")
-    hosts = [
-        host_state("cn1", aggregates=[zone, fast]),
-        host_state("cn2", aggregates=[fast]),
-        host_state("cn3"),
-    ]
+    groups = {"cn1": [zone, fast], "cn2": [fast], "cn3": []}
+    hosts = [host_state(name, aggregates=group) for name, group in groups.items()]
     counts = counted(hosts, LARGE)
 
     def rooms(by):
@@ -211,10 +206,8 @@ def test_a_flavor_that_no_host_can_take_as_it_is_written_has_an_error():
 
 
 def test_what_only_placement_decides_has_no_number():
-    found = of(
-        counted([host_state()], placement=object()),
-        extra_specs={"trait:HW_CPU_X86_AVX": "required"},
-    )
+    counts = counted([host_state()], placement=object())
+    found = of(counts, extra_specs={"trait:HW_CPU_X86_AVX": "required"})
     assert (found.summary, found.undecided) == (None, "required=HW_CPU_X86_AVX")
     assert of(counted([host_state()], placement=object())).summary.room == 8
 

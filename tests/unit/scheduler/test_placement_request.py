@@ -24,9 +24,8 @@ ALWAYS = {"root_required": "!COMPUTE_STATUS_DISABLED", "limit": "1000"}
 
 def query(wanted, *aggregates, in_tree=None, **options):
     """Return the query by name; of a name that is repeated, all values."""
-    pairs = candidates_query(
-        wanted, claim_template(wanted), SchedulerOptions(**options), aggregates, in_tree
-    )
+    template, settings = claim_template(wanted), SchedulerOptions(**options)
+    pairs = candidates_query(wanted, template, settings, aggregates, in_tree)
     assert urlencode(pairs)
     names = [name for name, _ in pairs]
     return {
@@ -144,9 +143,8 @@ def test_class_and_traits_of_an_alias():
     wanted = spec(extra_specs={"pci_passthrough:alias": "a:1"})
     found = query(wanted, pci_in_placement=True, aliases=parse_aliases([json.dumps(alias)]))
     assert found["resources_a-0"] == "CUSTOM_GOLD:1"
-    assert found["required_a-0"] == (
-        "COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST,HW_PCI_LIVE_MIGRATABLE"
-    )
+    traits = "COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST,HW_PCI_LIVE_MIGRATABLE"
+    assert found["required_a-0"] == traits
 
 
 def test_devices_of_ports_are_not_in_placement():

@@ -38,12 +38,9 @@ from rtagent.scheduler.report_documents import (
 )
 from tests.support import stored_values as stored
 
-DESCRIPTION = HostDescription(
-    topology=stored.TOPOLOGY,
-    policy=stored.POLICY,
-    devices=(stored.DEVICE, stored.device(2)),
-    resource_inventories=stored.INVENTORIES,
-)
+DEVICES = (stored.DEVICE, stored.device(2))
+PARTS = {"devices": DEVICES, "resource_inventories": stored.INVENTORIES}
+DESCRIPTION = HostDescription(topology=stored.TOPOLOGY, policy=stored.POLICY, **PARTS)
 
 REPORT = HostReport(
     node=stored.NODE,

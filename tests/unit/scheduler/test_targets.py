@@ -14,12 +14,9 @@ from tests.support.scheduling import INSTANCE, scheduler_request
 
 EAST, WEST = (aggregate(name, availability_zone=name) for name in ("east", "west"))
 SSD = aggregate("ssd", ssd="true")
-HOSTS = [
-    host_state("cn1", aggregates=[EAST, SSD]),
-    host_state("cn2", aggregates=[WEST]),
-    host_state("Cn3", aggregates=[SSD]),
-    host_state("cn4", service=ServiceState(disabled=True)),
-]
+ASIDE = host_state("cn4", service=ServiceState(disabled=True))
+GROUPS = {"cn1": [EAST, SSD], "cn2": [WEST], "Cn3": [SSD]}
+HOSTS = [*(host_state(name, aggregates=group) for name, group in GROUPS.items()), ASIDE]
 FILTERS = HostFilters.load(FilterOptions())
 
 

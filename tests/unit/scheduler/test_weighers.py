@@ -154,11 +154,8 @@ def _instance(number, properties, here=True):
 
 BOTH = (ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher)
 LEAVING = InstanceInfo(uuid=UUID(3), here=False)
-HOSTS = (
-    host_state("a", instances=[UUID(1), UUID(2), UUID(9)]),
-    host_state("b", instances=[UUID(3), UUID(8)]),
-    host_state("c", instances=[LEAVING]),
-)
+MEMBERS_OF = {"a": [UUID(1), UUID(2), UUID(9)], "b": [UUID(3), UUID(8)], "c": [LEAVING]}
+HOSTS = tuple(host_state(name, instances=guests) for name, guests in MEMBERS_OF.items())
 MEMBERS = (UUID(1), UUID(2), UUID(3), UUID(4))
 
 

@@ -102,12 +102,9 @@ def test_measurements_are_announced_once_a_minute(measuring):
     event: Any = of_metrics(measuring.heard[0])
     assert event.type == "compute.metrics.update"
     assert isinstance(event.payload, MetricsPayload)
-    assert event.payload.metrics[0] == {
-        "name": "cpu.frequency",
-        "value": 2000.0,
-        "timestamp": NOON.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "source": "libvirt.LibvirtDriver",
-    }
+    metric = {"name": "cpu.frequency", "value": 2000.0, "source": "libvirt.LibvirtDriver"}
+    at = NOON.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert event.payload.metrics[0] == {**metric, "timestamp": at}
 
 
 def test_monitor_that_fails_does_not_stop_the_others(measuring):

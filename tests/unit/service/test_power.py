@@ -60,11 +60,9 @@ class Node:
     def manage(self, cpus: frozenset[int]) -> None:
         """Configure another dedicated set."""
         now = self.world.settings.current
-        self.world.settings.current = replace(
-            now,
-            compute=replace(now.compute, cpu_dedicated_set=cpus),
-            libvirt=replace(now.libvirt, cpu_power_management=True),
-        )
+        compute = replace(now.compute, cpu_dedicated_set=cpus)
+        managed = replace(now.libvirt, cpu_power_management=True)
+        self.world.settings.current = replace(now, compute=compute, libvirt=managed)
 
     def begin(self) -> "Node":
         """The host was observed with every CPU on."""
@@ -209,14 +207,12 @@ def test_claims_over_the_limit_are_refused_while_others_wait_for_their_cpus(node
 def without(*cpus: int) -> Topology:
     """The topology that a hypervisor reports that was started while these CPUs were off."""
     gone = frozenset(cpus)
-    cells = [
-        replace(
-            cell,
-            cpus=cell.cpus - gone,
-            siblings=tuple(core - gone for core in cell.siblings if core - gone),
-        )
-        for cell in TOPOLOGY.cells
-    ]
+
+    def left(cell):
+        cores = tuple(core - gone for core in cell.siblings if core - gone)
+        return replace(cell, cpus=cell.cpus - gone, siblings=cores)
+
+    cells = map(left, TOPOLOGY.cells)
     return replace(TOPOLOGY, cells=tuple(cells))
 
 

@@ -30,10 +30,9 @@ def test_health_keeps_the_time_of_the_last_change_of_status():
     telemetry.health("store", "fail", "refused")
     telemetry.health("audit", "pass")
 
-    assert telemetry.checks() == (
-        Check(part="audit", status=Status.PASS, time=NOON + timedelta(seconds=10)),
-        Check(part="store", status=Status.FAIL, time=NOON, output="refused"),
-    )
+    audit = Check(part="audit", status=Status.PASS, time=NOON + timedelta(seconds=10))
+    store = Check(part="store", status=Status.FAIL, time=NOON, output="refused")
+    assert telemetry.checks() == (audit, store)
 
 
 def test_change_of_health_is_logged_once(telemetry, caplog):
@@ -41,10 +40,9 @@ def test_change_of_health_is_logged_once(telemetry, caplog):
         for status, output in (("pass", ""), ("fail", "gone"), ("fail", "still"), ("pass", "")):
             telemetry.health("store", status, output)
 
-    assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("ERROR", "health of store is fail: gone"),
-        ("INFO", "health of store is pass"),
-    ]
+    lines = [(record.levelname, record.message) for record in caplog.records]
+    fail, good = ("ERROR", "health of store is fail: gone"), ("INFO", "health of store is pass")
+    assert lines == [fail, good]
 
 
 def test_repeated_warning_is_logged_once_and_counted(telemetry, caplog):

@@ -101,10 +101,8 @@ def test_the_timeline_reaches_back_for_an_hour():
     clock.advance(SPAN.total_seconds() + 1)
     timeline.audited(audit("new"))
     shown = timeline.view()
-    assert [(each.kind, each.subject) for each in shown.entries] == [
-        ("audit", "new"),
-        ("outage", "store"),
-    ]
+    subjects = [(each.kind, each.subject) for each in shown.entries]
+    assert subjects == [("audit", "new"), ("outage", "store")]
     assert shown.since == shown.now - SPAN
 
 

@@ -55,10 +55,9 @@ def test_a_stale_state_is_announced():
 
 def test_a_part_of_a_table_has_its_rows_and_links_to_its_neighbours():
     rows = list(range(25))
-    first, last, beyond = (
-        PageQuery("/page", query, {"from"}).part(rows, 10)
-        for query in ({}, {"from": "20"}, {"from": "900"})
-    )
+    queries = ({}, {"from": "20"}, {"from": "900"})
+    parts = (PageQuery("/page", query, {"from"}).part(rows, 10) for query in queries)
+    first, last, beyond = parts
     assert (first["rows"], first["before"], first["after"]) == (rows[:10], "", "/page?from=10")
     assert (last["rows"], last["before"], last["after"]) == (rows[20:], "/page?from=10", "")
     assert (last["start"], last["found"]) == (20, 25)

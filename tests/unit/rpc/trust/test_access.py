@@ -165,10 +165,8 @@ class Server:
                 self.bounds.enter(caller, "get_node")
             except TooManyRequests as error:
                 assert "[rpc] max_call" in error.message
-                assert error.kwargs["limit"] in (
-                    self.options.max_calls_per_caller,
-                    self.options.max_call_rate,
-                )
+                limits = (self.options.max_calls_per_caller, self.options.max_call_rate)
+                assert error.kwargs["limit"] in limits
             else:
                 number += 1
         return number

@@ -176,14 +176,9 @@ def test_number_that_is_none_does_not_count_as_null(server: Server, number: floa
 def by_pyjwt(key: dict[str, str], arguments: dict[str, Any], **more: object) -> str:
     """A token as the documentation describes it, without any code of this project."""
     text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    claims = {
-        "aud": "rtagent.host-1",
-        "method": METHOD,
-        "digest": hashlib.sha256(text.encode()).hexdigest(),
-        "nonce": "",
-        "iat": int(time.time()),
-        "jti": str(uuid.uuid4()),
-    }
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    call = {"aud": "rtagent.host-1", "method": METHOD, "digest": digest, "nonce": ""}
+    claims = {**call, "iat": int(time.time()), "jti": str(uuid.uuid4())}
     headers = {"kid": key["kid"], "typ": "rtagent-call+jwt"}
     return jwt.encode({**claims, **more}, jwt.PyJWK(key).key, "EdDSA", headers)
 

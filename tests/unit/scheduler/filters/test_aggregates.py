@@ -92,9 +92,8 @@ ISOLATED = host_state(aggregates=[BLUE, aggregate("b", filter_tenant_id2="red")]
 def test_only_the_tenants_of_the_aggregates_get_the_host(project, passing):
     request = scheduler_request(project_id=project)
     refused = why_not(AggregateMultiTenancyIsolation, ISOLATED, request)
-    assert refused == (
-        "" if passing else f"its aggregates are for other tenants than {project or 'none'}"
-    )
+    why = f"its aggregates are for other tenants than {project or 'none'}"
+    assert refused == ("" if passing else why)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,9 @@ from tests.support.scheduling import passes, scheduler_request, why_not
 
 CPUS = {"arch": "x86_64", "features": ["aes", "svm"], "topology": {"cores": 16}}
 ADDRESSES = {"maxphysaddr": {"mode": "passthrough", "bits": 42}}
-HOST = host_state(
-    free_ram_mb=2048,
-    hypervisor_type="QEMU",
-    hypervisor_version=8002002,
-    stats={"io_workload": 3},
-    cpu_info={**CPUS, **ADDRESSES},
-)
+KIND = {"hypervisor_type": "QEMU", "hypervisor_version": 8002002}
+CPU_INFO = {**CPUS, **ADDRESSES}
+HOST = host_state(free_ram_mb=2048, stats={"io_workload": 3}, cpu_info=CPU_INFO, **KIND)
 
 
 @pytest.mark.parametrize(

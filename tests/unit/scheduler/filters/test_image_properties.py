@@ -7,11 +7,9 @@ from rtagent.scheduler.filters.image_properties import ImagePropertiesFilter
 from tests.support.host_states import host_state
 from tests.support.scheduling import passes, scheduler_request, why_not
 
-HOST = host_state(
-    supported_instances=(("x86_64", "kvm", "hvm"), ("i686", "xen", "hvm")),
-    hypervisor_version=8002002,
-    cpu_info={"maxphysaddr": {"bits": 42}},
-)
+GUESTS = (("x86_64", "kvm", "hvm"), ("i686", "xen", "hvm"))
+CPUS = {"maxphysaddr": {"bits": 42}}
+HOST = host_state(supported_instances=GUESTS, hypervisor_version=8002002, cpu_info=CPUS)
 BARE = host_state(supported_instances=(), hypervisor_version=0, cpu_info={})
 
 

@@ -74,10 +74,8 @@ def test_memory_in_a_file_of_a_realtime_guest():
 def test_cells_and_locked_memory():
     domain = applied(numa_nodes="2", mem_page_size="2MB", locked_memory="yes", memory_mb=1024)
     same = {"memory": "512", "unit": "MiB", "memAccess": "shared"}
-    assert inner(domain, "cpu/numa") == [
-        ("cell", {"id": "0", "cpus": "0-1", **same}),
-        ("cell", {"id": "1", "cpus": "2-3", **same}),
-    ]
+    cells = [{"id": str(n), "cpus": cpus, **same} for n, cpus in enumerate(("0-1", "2-3"))]
+    assert inner(domain, "cpu/numa") == [("cell", cell) for cell in cells]
     assert [child.tag for child in domain.find("memoryBacking")] == ["hugepages", "locked"]
 
 
@@ -98,10 +96,9 @@ def test_cells_of_several_page_sizes():
     pages = {0: {1048576: 1}, 1: {1048576: 2}}
     mixed = host(WHERE.topology, shared="0-3,16-19", reserved_huge_pages=pages)
     domain = applied(where=mixed, numa_nodes="2", mem_page_size="any")
-    assert inner(domain, "memoryBacking/hugepages") == [
-        ("page", {"size": "2048", "unit": "KiB", "nodeset": "1"}),
-        ("page", {"size": "1048576", "unit": "KiB", "nodeset": "0"}),
-    ]
+    sizes = {"2048": "1", "1048576": "0"}
+    shown = [{"size": size, "unit": "KiB", "nodeset": cell} for size, cell in sizes.items()]
+    assert inner(domain, "memoryBacking/hugepages") == [("page", page) for page in shown]
 
 
 CALLERS = """

@@ -31,10 +31,8 @@ def file(tmp_path):
 def domains(file):
     """What libvirt finds in it: uuid -> (running, vcpus, KiB)."""
     connection = libvirt.open(host_uri(file))
-    found = {
-        d.UUIDString(): (d.isActive(), d.info()[3], d.info()[1])
-        for d in connection.listAllDomains()
-    }
+    every = connection.listAllDomains()
+    found = {d.UUIDString(): (d.isActive(), d.info()[3], d.info()[1]) for d in every}
     connection.close()
     return found
 
