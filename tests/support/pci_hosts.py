@@ -34,13 +34,14 @@ ALIASES = parse_aliases(
 SPECS = parse_specs([json.dumps(ids) for ids in (GPU_IDS, PF_IDS, VF_IDS)])
 
 
-def gpu(address: str = GPU_0, numa_node: int | None = 0, **other: object) -> Device:
+def gpu(
+    address: str = GPU_0, numa_node: int | None = 0, *, vgpus: int | None = None, **other: object
+) -> Device:
+    """Return a GPU. :param vgpus: how many virtual GPUs it can create."""
+    if vgpus is not None:
+        type_ = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=vgpus)
+        other = {"mdev_types": (type_,), **other}
     return Device(address=address, numa_node=numa_node, **GPU_IDS, **other)
-
-
-def vgpu_type(number: int) -> MdevType:
-    """Return the type of virtual GPUs of which a device can create so many."""
-    return MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=number)
 
 
 def nic(pf: str = PF_0, vfs: int = 4, numa_node: int | None = 0) -> Iterator[Device]:

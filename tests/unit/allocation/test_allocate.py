@@ -21,7 +21,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import PINNED, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
 
@@ -66,7 +66,7 @@ def test_guest_is_refused_if_the_cell_of_its_devices_is_full_unless_affinity_is_
 
 def vgpus(number=2, pmem=(PMEM,)):
     """Make a host with one GPU that can create so many virtual GPUs."""
-    device = gpu(mdev_types=(vgpu_type(number),))
+    device = gpu(vgpus=number)
     return device_host(record([device]), pci=policy(mdev_types=(VGPU_TYPE,), pmem=pmem))
 
 
@@ -131,7 +131,7 @@ def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
 @pytest.mark.parametrize("node", [0, 1])
 def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
     """Only one GPU may be assigned whole, so the virtual GPU is the other one's."""
-    gpus = [gpu(each, cell, mdev_types=(vgpu_type(2),)) for cell, each in enumerate((GPU_0, GPU_1))]
+    gpus = [gpu(each, cell, vgpus=2) for cell, each in enumerate((GPU_0, GPU_1))]
     state = device_host(record(gpus), pci=policy(mdev_types=(VGPU_TYPE,)))
     kept = replace(state.devices[(GPU_0, GPU_1)[1 - node]], listed=False)
     state = replace(state, devices=state.devices.changed((), (kept,)))

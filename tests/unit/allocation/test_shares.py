@@ -27,7 +27,7 @@ from tests.support.device_states import (
     running,
 )
 from tests.support.hosts import NODE, NOON, call, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
 from tests.support.provider_files import added
 
 FOO = added("CUSTOM_FOO", min_unit=2, max_unit=6, step_size=2)
@@ -66,7 +66,7 @@ def allocations(*parts: dict, **root: int) -> dict[str, Allocation]:
 def mdev_host(**pci_policy):
     """Return a host with two GPUs of mediated devices, and persistent memory."""
     options = policy(mdev_types=(VGPU_TYPE,), pmem=(PMEM,), **pci_policy)
-    gpus = (gpu(address, mdev_types=(vgpu_type(3),)) for address in (GPU_0, GPU_1))
+    gpus = (gpu(address, vgpus=3) for address in (GPU_0, GPU_1))
     return device_host(record(gpus), pci=options)
 
 

@@ -17,7 +17,7 @@ from tests.support import device_states
 from tests.support.device_states import VGPU_TYPE, device_host, policy
 from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid, with_claims
 from tests.support.numa_hosts import LARGE, PAGES
-from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, record
 
 KINDS = {
     "plain": {},
@@ -58,7 +58,7 @@ ADOPTED = Adoption(node=NODE.uuid, children={"pci_0000_08_00_0": uid(60), "0000:
 
 def claimed():
     """Return a host with a claim of a virtual GPU, and one of a whole GPU."""
-    devices = record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),)), gpu(GPU_1, 1)])
+    devices = record([gpu(GPU_0, 0, vgpus=4), gpu(GPU_1, 1)])
     pci = policy(SPECS, mdev_types=(VGPU_TYPE,), report_in_placement=True)
     specs = {"resources:VGPU": "1"}
     state, one = device_states.built(device_host(devices, pci=pci), extra_specs=specs)

@@ -16,7 +16,7 @@ from rtagent.model.domain_usage import Occupancy
 from tests.support.claims import given, stated
 from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, after, device_host, policy
 from tests.support.hosts import NOON, call, domain_usage, observed, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, record, vf, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, record, vf
 
 
 def test_recorded_devices_are_not_recorded_again():
@@ -38,7 +38,7 @@ def test_device_keeps_its_request_and_gets_the_rest_from_its_record():
 
 
 def test_resource_of_a_parent_device_gets_its_parent():
-    card = gpu(mdev_types=(vgpu_type(2),))
+    card = gpu(vgpus=2)
     state = device_host(record([card]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,)))
     (mdevs,) = (each for each in state.resource_inventories if each.provider)
     mdev = AssignedResource(resource_class="VGPU", identifier=mdevs.identifiers[0])

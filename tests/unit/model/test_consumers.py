@@ -28,7 +28,7 @@ from tests.support.hosts import (
     uid,
 )
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
-from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
 
 SMALL_PARTS = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
 LARGE_PARTS = {"VCPU": 2, "MEMORY_MB": 3072, "DISK_GB": 2}
@@ -36,7 +36,7 @@ GPU_CLASS, VF_CLASS = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C"
 SPECS = parse_specs([json.dumps(ids) for ids in (GPU_IDS, VF_IDS)])
 VFS = list(nic())[1:]
 DEVICES = record([gpu(GPU_0, 0), *VFS])
-WITH_VGPUS = record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),)), *VFS])
+WITH_VGPUS = record([gpu(GPU_0, 0, vgpus=4), *VFS])
 
 
 def reporting(devices=None, **more):

@@ -27,7 +27,7 @@ from tests.support.device_states import (
     with_builds,
 )
 from tests.support.hosts import NODE, NOON, TOPOLOGY, with_claims
-from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic, record
 from tests.unit.placement.values import record as counts
 
 #: Without the physical function, which Placement cannot count together with its virtual ones.
@@ -133,9 +133,8 @@ def test_changes_of_devices_affect_the_tree():
 
 # -- assigned resources ---------------------------------------------------------------------------
 
-TYPES = (vgpu_type(2),)
 #: Two GPUs that provide two mdevs each.
-GPUS = record([gpu(GPU_0, 0, mdev_types=TYPES), gpu(GPU_1, 1, mdev_types=TYPES)])
+GPUS = record([gpu(GPU_0, 0, vgpus=2), gpu(GPU_1, 1, vgpus=2)])
 VGPU = "pci_0000_08_00_0"
 PMEM_CLASS = PMEM.resource_class
 

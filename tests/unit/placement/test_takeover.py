@@ -17,7 +17,7 @@ from rtagent.placement.takeover import Takeover
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.device_states import VGPU_TYPE, built, device_host, policy
 from tests.support.hosts import NODE, TOPOLOGY, uid
-from tests.support.pci_hosts import GPU_0, gpu, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, gpu, record
 
 GPU = "pci_0000_08_00_0"
 ROOT, NAME_OF_ROOT = NODE.uuid, NODE.hypervisor_hostname
@@ -64,9 +64,7 @@ class Process:
 @pytest.fixture
 def process(tmp_path) -> Process:
     """A host with one GPU that provides virtual GPUs."""
-    state = device_host(
-        record([gpu(GPU_0, 0, mdev_types=(vgpu_type(4),))]), pci=policy((), mdev_types=(VGPU_TYPE,))
-    )
+    state = device_host(record([gpu(GPU_0, 0, vgpus=4)]), pci=policy((), mdev_types=(VGPU_TYPE,)))
     return Process(MemoryPlacement(), tmp_path, replace(state, topology=TOPOLOGY))
 
 

@@ -28,7 +28,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import NODE, NOON, call, domain_usage, request, uid
-from tests.support.pci_hosts import GPU_0, gpu, vgpu_type
+from tests.support.pci_hosts import GPU_0, gpu
 
 OWNER, RANDOM = uid(77), "4b20d080-1b54-4048-85b3-a6a62d165c01"
 THEIRS = Mdev(uuid=RANDOM, type="nvidia-11", parent_addr=GPU_0)
@@ -37,7 +37,7 @@ THEIRS = Mdev(uuid=RANDOM, type="nvidia-11", parent_addr=GPU_0)
 def look(state: NodeState, *, active: bool = True, available: int = 3, mdevs=(THEIRS,)):
     # libvirt reports of a domain that is shut off that it is bound to nothing.
     here = domain(OWNER, mdevs=[RANDOM] if active else (), active=active)
-    return seen(state, here, devices=[gpu(mdev_types=(vgpu_type(available),))], mdevs=mdevs)
+    return seen(state, here, devices=[gpu(vgpus=available)], mdevs=mdevs)
 
 
 def orphaned(types=(VGPU_TYPE,), *, active: bool = True) -> NodeState:
@@ -77,10 +77,10 @@ def test_a_mediated_device_with_any_uuid_is_adopted_with_its_type_and_parent(act
 
 def test_after_its_claim_it_is_available_as_long_as_it_exists():
     state, claim = adopted(orphaned(), read())
-    found = seen(state, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS])
+    found = seen(state, devices=[gpu(vgpus=3)], mdevs=[THEIRS])
     free = audited(released(state, claim), found)
     assert claim.resources[0].identifier in free.resource_inventories[0].identifiers
-    gone = audited(free, seen(free, devices=[gpu(mdev_types=(vgpu_type(4),))]))
+    gone = audited(free, seen(free, devices=[gpu(vgpus=4)]))
     assert gone.resource_inventories[0].identifiers == tuple(
         f"{GPU_0}/nvidia-11/{number}" for number in range(4)
     )
@@ -121,9 +121,7 @@ def test_more_in_use_than_max_instances_are_not_adopted():
 def test_one_that_a_running_domain_uses_is_not_taken_from_it():
     base = device_host({}, pci=policy(mdev_types=(VGPU_TYPE,)))
     here = (domain(OWNER, active=False), domain(uid(78), mdevs=[RANDOM]))
-    state = audited(
-        base, seen(base, *here, devices=[gpu(mdev_types=(vgpu_type(3),))], mdevs=[THEIRS])
-    )
+    state = audited(base, seen(base, *here, devices=[gpu(vgpus=3)], mdevs=[THEIRS]))
     with pytest.raises(DomainNotAdoptable, match=RANDOM):
         adopted(state, read(active=False), shut_off=True)
 

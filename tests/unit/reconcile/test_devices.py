@@ -31,7 +31,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
 
 EVERYTHING = [each.device for each in two_gpus_and_a_nic().values()]
 
@@ -58,9 +58,7 @@ def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
 def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():
     state, _ = built(vgpus(2, specs=ONE_TIME), extra_resource={"VGPU": 1})
     for has in ([GPU_0], []):
-        state = audited(
-            state, seen(state, domain("foreign", has), devices=[gpu(mdev_types=(vgpu_type(2),))])
-        )
+        state = audited(state, seen(state, domain("foreign", has), devices=[gpu(vgpus=2)]))
     assert state.devices[GPU_0].quarantine is not None
 
 
@@ -128,12 +126,12 @@ def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
 def vgpus(number, **more):
     """A host whose GPU can make so many virtual GPUs."""
     base = device_host({}, pci=policy(mdev_types=(VGPU_TYPE,), **more))
-    return audited(base, seen(base, devices=[gpu(mdev_types=(vgpu_type(number),))]))
+    return audited(base, seen(base, devices=[gpu(vgpus=number)]))
 
 
 def test_mediated_devices_that_another_program_creates_are_part_of_the_inventory():
     base, theirs = vgpus(1), Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
-    look = seen(base, devices=[gpu(mdev_types=(vgpu_type(1),))], mdevs=[theirs])
+    look = seen(base, devices=[gpu(vgpus=1)], mdevs=[theirs])
     (own,), (every,) = (
         audited(base, replace(look, mdevs_of_others=of_others)).resource_inventories
         for of_others in (False, True)
@@ -147,7 +145,7 @@ def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
     state, first = built(state, extra_resource={"VGPU": 1})
     state, second = built(state, extra_resource={"VGPU": 1})
     theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
-    state = audited(state, seen(state, devices=[gpu(mdev_types=(vgpu_type(1),))], mdevs=[theirs]))
+    state = audited(state, seen(state, devices=[gpu(vgpus=1)], mdevs=[theirs]))
     assert [drift.owner_id for drift in absent(state)] == [second.owner_id]
     again = refusal(released(state, first), request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in again.reasons] == [0]
@@ -172,21 +170,17 @@ def test_devices_and_inventories_stay_if_devices_could_not_be_listed():
 
 def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
     state, used = vgpus(2), domain("foreign", mdevs=[uid(7)])
-    state = audited(state, seen(state, used, devices=[gpu(mdev_types=(vgpu_type(2),))]))
+    state = audited(state, seen(state, used, devices=[gpu(vgpus=2)]))
     assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
     listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
-    state = audited(
-        state, seen(state, used, devices=[gpu(mdev_types=(vgpu_type(2),))], mdevs=[listed])
-    )
+    state = audited(state, seen(state, used, devices=[gpu(vgpus=2)], mdevs=[listed]))
     assert state.domain_usages["foreign"].occupancy.unknown == frozenset()
 
 
 def test_missing_mediated_device_is_drift():
     state = vgpus(2)
     state, claim = built(state, extra_resource={"VGPU": 1})
-    state = audited(
-        state, seen(state, domain(claim.owner_id), devices=[gpu(mdev_types=(vgpu_type(2),))])
-    )
+    state = audited(state, seen(state, domain(claim.owner_id), devices=[gpu(vgpus=2)]))
     (drift,) = drifts(state)
     assert drift.resource == f"VGPU {claim.resources[0].identifier}"
 

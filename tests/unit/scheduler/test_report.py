@@ -36,7 +36,7 @@ from tests.support.device_states import (
 )
 from tests.support.host_states import fleet_node, host_state
 from tests.support.hosts import NOON, call, domain_usage, host, observed, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vgpu_type
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -82,7 +82,7 @@ def test_instance_whose_move_has_ended_is_made_anew_although_its_claims_are_the_
 @pytest.fixture
 def state():
     """A host with a GPU, a GPU for two virtual ones, and persistent memory."""
-    devices = record([gpu(GPU_0), gpu(GPU_1, 1, mdev_types=(vgpu_type(2),))])
+    devices = record([gpu(GPU_0), gpu(GPU_1, 1, vgpus=2)])
     made = device_host(devices, pci=policy(mdev_types=(VGPU_TYPE,)))
     return replace(
         made,
