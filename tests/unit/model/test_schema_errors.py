@@ -55,10 +55,9 @@ STORABLE = "must be text that can be stored, without NUL and without halves of c
 REQUEST = {"instance": {"uuid": uid(), "flavor": {"vcpus": 1}, "pci_requests": [{"source": "x"}]}}
 
 
-OF_A_DEVICE = {
-    ".instance.pci_requests[0].count": "is required",
-    ".instance.pci_requests[0].source": "must be one of 'flavor_alias', 'neutron_port'",
-}
+DEVICE = ".instance.pci_requests[0]"
+SOURCES = "must be one of 'flavor_alias', 'neutron_port'"
+OF_A_DEVICE = {f"{DEVICE}.count": "is required", f"{DEVICE}.source": SOURCES}
 LONG, SHORT = "x" * 256, "must have at most 255 characters"
 INTEGER, TEXT = "must be an integer", "must be a string, not an integer"
 ODD_FIELD = {'.limits["x y"]': "is not a field here"}

@@ -50,20 +50,17 @@ def test_each_type_is_enabled_on_the_devices_on_which_nova_has_it_and_no_other_o
 
 def test_devices_can_make_what_their_total_has_beyond_what_exists():
     listed = tuple(gpu(address) for address in (GPU_0, GPU_1, NIC, "0000:0a:00.0"))
-    free = [
-        [(type_.id, type_.available_instances) for type_ in each.mdev_types]
-        for each in HOST.devices(listed)
-    ]
+    types = (each.mdev_types for each in HOST.devices(listed))
+    free = [[(type_.id, type_.available_instances) for type_ in each] for each in types]
     assert free == [[("nvidia-11", 3)], [("nvidia-11", 1)], [("mlx5", 0)], []]
     assert HOST.devices(None) is None
 
 
 def test_claims_have_the_class_and_the_parent_of_what_nova_gives_out():
     found = HOST.resources([uid(2), uid(3), uid(1)])
-    assert [(each.resource_class, each.identifier, each.parent_addr) for each in found] == [
-        ("CUSTOM_SF", f"{NIC}/mlx5/{uid(2)}", NIC),
-        ("VGPU", f"{GPU_0}/nvidia-11/{uid(1)}", GPU_0),
-    ]
+    units = [(each.resource_class, each.identifier, each.parent_addr) for each in found]
+    function = ("CUSTOM_SF", f"{NIC}/mlx5/{uid(2)}", NIC)
+    assert units == [function, ("VGPU", f"{GPU_0}/nvidia-11/{uid(1)}", GPU_0)]
 
 
 def main(state, number=None):

@@ -20,18 +20,16 @@ def test_supported_release_is_accepted(version: str):
 def test_another_release_is_refused_with_those_that_are_supported(version: str):
     with pytest.raises(releases.UnsupportedNova) as raised:
         releases.check_release(version)
-    assert str(raised.value) == (
-        f"Nova {version} is installed; rtagent-nova-compute supports Nova 34, 33, 31"
-    )
+    supported = "rtagent-nova-compute supports Nova 34, 33, 31"
+    assert str(raised.value) == f"Nova {version} is installed; {supported}"
 
 
 def test_extra_installs_supported_releases_alone():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     required, *_ = setup["options.extras_require"]["nova"].split()
-    allowed = [
-        number for number in range(20, 50) if f"{number}.1.0" in Requirement(required).specifier
-    ]
+    versions = Requirement(required).specifier
+    allowed = [number for number in range(20, 50) if f"{number}.1.0" in versions]
     assert allowed == sorted(map(int, releases.SUPPORTED))
 
 

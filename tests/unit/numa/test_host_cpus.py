@@ -14,9 +14,8 @@ from rtagent.numa.host_cpus import check, cpus_without_cell, with_idle_siblings,
 from tests.support.hosts import PINNING, TOPOLOGY
 from tests.support.numa_hosts import cell, fit_guest, host, pinned, pins_of, topology
 
-THERE = topology(
-    cell(0, threads=1), Cell(id=1, cpus=frozenset({4}), memory_mb=0, offline=frozenset({5, 6}))
-)
+PARTLY = Cell(id=1, cpus=frozenset({4}), memory_mb=0, offline=frozenset({5, 6}))
+THERE = topology(cell(0, threads=1), PARTLY)
 
 
 def checked(dedicated=None, shared=None, **more):
@@ -55,14 +54,9 @@ def test_reserved_cpus_cannot_be_combined_with_sets(sets):
 
 
 def of_cores(number: int, *cores: set[int], offline: frozenset[int] = frozenset()) -> Cell:
-    return Cell(
-        id=number,
-        cpus=frozenset().union(*cores),
-        offline=offline,
-        memory_mb=1024,
-        siblings=tuple(frozenset(core) for core in cores),
-        sockets=frozenset({number}),
-    )
+    siblings, sockets = tuple(map(frozenset, cores)), frozenset({number})
+    places = {"siblings": siblings, "sockets": sockets, "offline": offline}
+    return Cell(id=number, cpus=frozenset().union(*cores), memory_mb=1024, **places)
 
 
 WHOLE = topology(of_cores(0, {0, 1}, {2, 3}), of_cores(1, {4, 5}, {6, 7}))
@@ -101,12 +95,9 @@ def test_online_managed_cpus_that_are_in_no_cell():
 
 
 def kept(cells, in_use=()):
-    assignment = Assignment(
-        cells=tuple(
-            CellAssignment(id=number, memory=1, cpu_pinning=dict(enumerate(cpus)))
-            for number, cpus in cells.items()
-        )
-    )
+    pins = {number: dict(enumerate(cpus)) for number, cpus in cells.items()}
+    placed = (CellAssignment(id=n, memory=1, cpu_pinning=pinning) for n, pinning in pins.items())
+    assignment = Assignment(cells=tuple(placed))
     made = with_idle_siblings(assignment, TOPOLOGY, PINNING, in_use)
     return [set(cell.cpuset_kept) for cell in made.cells]
 
@@ -131,9 +122,7 @@ def test_ratios_of_a_request_are_exact_and_those_of_the_host_are_the_others(cpu,
 
 
 def test_core_with_an_offline_thread_is_idle_if_the_other_is_free():
-    half = topology(
-        cell(1, cores=1, threads=1, first=0),
-        Cell(id=0, cpus=frozenset({4}), memory_mb=4096, offline=frozenset({5})),
-    )
+    partly = Cell(id=0, cpus=frozenset({4}), memory_mb=4096, offline=frozenset({5}))
+    half = topology(cell(1, cores=1, threads=1, first=0), partly)
     answer = fit_guest(pinned(1, cpu_thread_policy="isolate"), host(half, "4-5"))
     assert pins_of(answer) == [{0: 4}]

@@ -116,10 +116,9 @@ def test_flavor_or_image_describes_each_cell(side):
     image = {name.replace(":", "_"): value for name, value in CELLS.items()}
     nodes = {"hw:numa_nodes": "2", "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-2"}
     guest = derived({**nodes, **CELLS}) if side == "flavor" else derived(nodes, image)
-    assert guest.cells == (
-        DescribedCell(cpuset=frozenset({0}), pcpuset=frozenset({1, 2}), memory=3072),
-        DescribedCell(cpuset=frozenset({3}), pcpuset=frozenset(), memory=1024),
-    )
+    first = DescribedCell(cpuset=frozenset({0}), pcpuset=frozenset({1, 2}), memory=3072)
+    second = DescribedCell(cpuset=frozenset({3}), pcpuset=frozenset(), memory=1024)
+    assert guest.cells == (first, second)
 
 
 @pytest.mark.parametrize("empty", ["", "  "])

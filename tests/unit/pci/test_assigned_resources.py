@@ -71,10 +71,8 @@ def test_reusable_resources_are_shared_with_their_owner_only():
 
 
 def test_every_choice_of_parent_devices_is_returned():
-    found = [
-        [resource.identifier for resource in each.resources]
-        for each in choices({"VGPU": 2, "CUSTOM_PMEM": 1})
-    ]
+    every = choices({"VGPU": 2, "CUSTOM_PMEM": 1})
+    found = [[resource.identifier for resource in choice.resources] for choice in every]
     assert found == [["ns0", "b0", "b1"], ["ns0", "a0", "a1"]]
     assert len(list(choices({"VGPU": 9}))) == 1
 
@@ -95,10 +93,9 @@ def test_claim_of_a_domain_that_is_here_does_not_read_the_other_domains():
 
 
 def test_resources_of_an_owner_are_those_of_its_claims_and_those_that_only_its_domain_uses():
-    mine, other = (
-        domain_usage(uid(number), occupancy=Occupancy(namespaces=frozenset(used)))
-        for number, used in ((100, {"ns0", "ns1", "ns2"}), (101, {"ns1"}))
-    )
+    namespaces = {100: frozenset({"ns0", "ns1", "ns2"}), 101: frozenset({"ns1"})}
+    used = {uid(number): Occupancy(namespaces=names) for number, names in namespaces.items()}
+    mine, other = (domain_usage(uuid, occupancy=occupancy) for uuid, occupancy in used.items())
     state = with_claims(host(), (), [mine, other])
     taken = replace(state, units=Map({(RESOURCE, "ns2"): uid(102)}))
     assert resources_of(state, uid(100)) == {"ns0", "ns2"}

@@ -106,9 +106,8 @@ def test_interchangeable_cards_are_not_tried_one_by_one():
 
 def test_search_that_reaches_its_bound_is_undecided():
     # All cards differ in the number of their functions, and no choice leaves enough of them.
-    devices = record(
-        device for n in range(6) for device in nic(f"0000:{0x10 * (n + 1):02x}:00.0", n + 1)
-    )
+    cards = ((f"0000:{0x10 * number:02x}:00.0", number) for number in range(1, 7))
+    devices = record(device for card in cards for device in nic(*card))
     requests = requests_for("pf:3,vf:16")
     complete = device_fit(devices, requests).fit()
     assert [reason.code for reason in complete.reasons] == [ReasonCode.INSUFFICIENT]
@@ -149,9 +148,8 @@ def test_only_the_user_of_an_iommu_group_gets_more_devices_of_it():
 
 
 def test_assigned_device_is_managed_as_its_tags_say():
-    (device,) = (
-        device_fit(record([gpu()], Tags(managed=False)), requests_for("gpu:1")).fit().devices
-    )
+    unmanaged = record([gpu()], Tags(managed=False))
+    (device,) = device_fit(unmanaged, requests_for("gpu:1")).fit().devices
     assert device.managed is False
 
 

@@ -22,10 +22,8 @@ PF, *VFS = nic(vfs=3)
 def reported(*devices):
     """Return addresses by provider, and the addresses and keys of unreportable devices."""
     providers, unreportable = provider_devices(devices)
-    return (
-        {each.address: [device.address for device in each.devices] for each in providers},
-        [(each.address, each.key) for each in unreportable],
-    )
+    addresses = {each.address: [device.address for device in each.devices] for each in providers}
+    return addresses, [(each.address, each.key) for each in unreportable]
 
 
 def tagged(device, **tags):

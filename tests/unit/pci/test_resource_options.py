@@ -22,10 +22,8 @@ def types(*names, **options):
 
 def inventories(listed, existing=(), used=()):
     enabled, _ = enabled_types(listed)
-    return [
-        (each.provider, each.resource_class, each.identifiers)
-        for each in mdev_inventories(enabled, GPUS, existing, used)
-    ]
+    found = mdev_inventories(enabled, GPUS, existing, used)
+    return [(each.provider, each.resource_class, each.identifiers) for each in found]
 
 
 def ids(address, type_, number):
@@ -80,10 +78,9 @@ def test_error_names_section_option_and_rule(options, message):
 
 def test_namespaces_are_grouped_by_label():
     inventories = pmem_inventories(["6GB:ns0|ns1", " small : ns2 ", "6GB:ns3"])
-    assert [(each.resource_class, each.identifiers) for each in inventories] == [
-        ("CUSTOM_PMEM_NAMESPACE_6GB", ("ns0", "ns1", "ns3")),
-        ("CUSTOM_PMEM_NAMESPACE_SMALL", ("ns2",)),
-    ]
+    first, second = ((each.resource_class, each.identifiers) for each in inventories)
+    assert first == ("CUSTOM_PMEM_NAMESPACE_6GB", ("ns0", "ns1", "ns3"))
+    assert second == ("CUSTOM_PMEM_NAMESPACE_SMALL", ("ns2",))
     assert pmem_inventories([]) == ()
 
 

@@ -63,14 +63,9 @@ class Setup:
         self.port = PlacementCandidates(lambda: self.api)
 
     def request(self, existing, number=2, at=TARGET, owner=None):
-        return AllocationRequest(
-            consumer_uuid=owner or self.owner,
-            allocations={at: {"resources": {"VCPU": number}}},
-            mappings={},
-            project_id="p",
-            user_id="u",
-            existing=existing,
-        )
+        owner = {"consumer_uuid": owner or self.owner, "project_id": "p", "user_id": "u"}
+        parts = {at: {"resources": {"VCPU": number}}}
+        return AllocationRequest(allocations=parts, mappings={}, existing=existing, **owner)
 
     @property
     def vcpus(self):

@@ -183,10 +183,8 @@ def test_only_missing_custom_traits_are_created(client, script):
     script.response = respond
     names = ["COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B", "HW_UNKNOWN"]
     assert client.ensure_traits(names) == {"COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B"}
-    assert [(each.method, each.path_url.partition("?")[0]) for each in script.requests] == [
-        ("GET", "/traits"),
-        ("PUT", "/traits/CUSTOM_B"),
-    ]
+    asked = [(each.method, each.path_url.partition("?")[0]) for each in script.requests]
+    assert asked == [("GET", "/traits"), ("PUT", "/traits/CUSTOM_B")]
 
 
 def test_microversions_are_the_servers(client, script):

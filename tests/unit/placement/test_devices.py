@@ -44,10 +44,8 @@ def reporting(devices=None, specs=REPORTED):
 def providers(state):
     """Return the providers by the end of their name; "" is the root."""
     tree = build(state, disabled=False, hypervisor_up=True)
-    return {
-        each.name.removeprefix(NODE.hypervisor_hostname).removeprefix("_"): each
-        for each in tree.providers
-    }
+    root = NODE.hypervisor_hostname
+    return {each.name.removeprefix(root).removeprefix("_"): each for each in tree.providers}
 
 
 def inventories(state):

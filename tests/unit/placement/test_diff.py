@@ -44,9 +44,8 @@ def test_an_owned_custom_trait_remains_owned():
 def test_present_standard_traits_become_owned_and_present_custom_ones_do_not():
     wanted = provider(VCPUS, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN", "CUSTOM_OWN"})
     present = current({}, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN"})
-    assert owned_after(present, wanted, NOTHING) == contents(
-        {"VCPU"}, {"HW_CPU_X86_AVX", "CUSTOM_OWN"}
-    )
+    expected = contents({"VCPU"}, {"HW_CPU_X86_AVX", "CUSTOM_OWN"})
+    assert owned_after(present, wanted, NOTHING) == expected
 
 
 def test_a_drained_inventory_is_kept_and_fully_reserved():
@@ -88,18 +87,14 @@ def listed(*items):
 
 
 def test_everything_differs_for_a_missing_provider():
-    assert differences(None, WANTED, contents()) == listed(
-        ("provider", "cn1", ABSENT, PRESENT),
-        ("trait", "A", ABSENT, PRESENT),
-        ("inventory", "VCPU", ABSENT, record(8)),
-    )
+    root, trait = ("provider", "cn1", ABSENT, PRESENT), ("trait", "A", ABSENT, PRESENT)
+    vcpus = ("inventory", "VCPU", ABSENT, record(8))
+    assert differences(None, WANTED, contents()) == listed(root, trait, vcpus)
 
 
 def test_owned_contents_differ_and_those_of_other_writers_do_not():
-    present = current(
-        {"VCPU": record(4), "CUSTOM_OWN": record(1), "CUSTOM_FOREIGN": record(2)},
-        {"A", "CUSTOM_OWN", "CUSTOM_FOREIGN"},
-    )
+    numbers = {"VCPU": record(4), "CUSTOM_OWN": record(1), "CUSTOM_FOREIGN": record(2)}
+    present = current(numbers, {"A", "CUSTOM_OWN", "CUSTOM_FOREIGN"})
     own = contents({"CUSTOM_OWN"}, {"CUSTOM_OWN"})
     assert differences(present, WANTED, own) == listed(
         ("trait", "CUSTOM_OWN", PRESENT, ABSENT),

@@ -223,10 +223,8 @@ def test_without_a_sendable_id_a_new_one_is_used(unsendable):
 
 
 def test_the_most_recent_call_is_the_cause():
-    changes = [
-        Change(cause=cause, at=NOON, request_id=request_id)
-        for request_id, cause in (("a", "x"), ("b", "x"), ("", "x"), ("no matter", "ping"))
-    ]
+    calls = (("a", "x"), ("b", "x"), ("", "x"), ("no matter", "ping"))
+    changes = [Change(cause=cause, at=NOON, request_id=id_) for id_, cause in calls]
     assert request_id_of(changes, lambda each: each.cause != "ping") == "b"
     assert request_id_of(changes[2:3], lambda each: True) == ""
 

@@ -40,9 +40,8 @@ def test_created_children_are_known_after_a_restart(tmp_path):
     bare = provider(uuid="u2", name="gpu", parent="u1")
     assert Ownership(tmp_path).children("u1") == (bare,)
     assert obsolete_providers(Ownership(tmp_path), tree(provider(uuid="u1"), child)) == ()
-    assert obsolete_providers(Ownership(tmp_path), tree(provider(uuid="u1"))) == (
-        replace(bare, obsolete=True),
-    )
+    obsolete = obsolete_providers(Ownership(tmp_path), tree(provider(uuid="u1")))
+    assert obsolete == (replace(bare, obsolete=True),)
 
 
 def test_a_forgotten_provider_is_no_longer_owned(tmp_path):

@@ -31,9 +31,8 @@ def test_a_virtual_gpu_moves_from_the_root_to_the_device_of_the_claim():
 
 def test_the_parts_of_one_consumer_go_to_several_devices():
     known = consumers(vm={ROOT: {VGPU: 3}})
-    plan = plan_reshape(
-        layout(ON_ROOT, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1, (B, VGPU): 2}})
-    )
+    target = wanted(TWO_GPUS, {"vm": {(A, VGPU): 1, (B, VGPU): 2}})
+    plan = plan_reshape(layout(ON_ROOT, known), target)
     assert set(plan.transfers) == {transfer("vm", ROOT, A), transfer("vm", ROOT, B, 2)}
     assert plan.consumers["vm"].allocations == {A: {VGPU: 1}, B: {VGPU: 2}}
 

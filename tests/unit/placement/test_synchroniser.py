@@ -267,9 +267,8 @@ def test_an_obsolete_child_deleted_by_another_client_is_forgotten(setup):
 
 def test_a_child_of_another_root_is_not_deleted(setup):
     setup.api.create_provider(uid(7), "other")
-    setup.synchroniser.sync(
-        tree(provider(uuid=uid(7), name="other"), replace(GPU, parent=uid(7), name="x"))
-    )
+    theirs = replace(GPU, parent=uid(7), name="x")
+    setup.synchroniser.sync(tree(provider(uuid=uid(7), name="other"), theirs))
     setup.sync()
     assert setup.api.shown(CHILD)["inventories"]
 

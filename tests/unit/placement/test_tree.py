@@ -89,22 +89,16 @@ def test_traits_of_the_root(disabled, hypervisor_up, has_trait):
 
 def test_traits_of_the_hypervisor_are_those_of_this_agent_alone():
     exclusive = root(state()).exclusive.traits
-    assert {
-        "COMPUTE_NODE",
-        "COMPUTE_REMOTE_MANAGED_PORTS",
-        "COMPUTE_IMAGE_TYPE_RAW",
-        "HW_CPU_X86_AVX",
-        "HW_ARCH_X86_64",
-    } <= exclusive
+    names = {"COMPUTE_NODE", "COMPUTE_REMOTE_MANAGED_PORTS", "COMPUTE_IMAGE_TYPE_RAW"}
+    assert names | {"HW_CPU_X86_AVX", "HW_ARCH_X86_64"} <= exclusive
     assert exclusive.isdisjoint({"HW_NIC_SRIOV", "STORAGE_DISK_SSD", "OWNER_NOVA", "CUSTOM_GOLD"})
 
 
 def test_withheld_traits_are_those_of_the_hypervisor():
     traits = frozenset({"COMPUTE_TRUSTED_CERTS", "COMPUTE_RESCUE_BFV"})
     policy = PlacementPolicy(withheld_traits=traits - {"COMPUTE_RESCUE_BFV"} | {"COMPUTE_NODE"})
-    able = replace(
-        state(), topology=replace(TOPOLOGY, traits=traits), policy=Policy(placement=policy)
-    )
+    there = replace(TOPOLOGY, traits=traits)
+    able = replace(state(), topology=there, policy=Policy(placement=policy))
     assert root(able).traits == {"COMPUTE_RESCUE_BFV", "COMPUTE_NODE", "OWNER_NOVA"}
 
 
@@ -123,10 +117,8 @@ def test_memory_in_files_is_the_total_and_a_trait():
 
 def pinning(dedicated, domain_usages=(), shared=None):
     """Return a host of CPUs 0-3 and 4-7 with these sets."""
-    sets = NumaPolicy(
-        cpu_dedicated_set=frozenset(dedicated),
-        cpu_shared_set=None if shared is None else frozenset(shared),
-    )
+    shared = None if shared is None else frozenset(shared)
+    sets = NumaPolicy(cpu_dedicated_set=frozenset(dedicated), cpu_shared_set=shared)
     made = replace(host(), topology=NO_SMT, policy=Policy(numa=sets))
     return with_claims(made, (), domain_usages)
 
@@ -273,11 +265,8 @@ def test_what_is_reserved_leaves_enough_for_the_allocations_of_claims(
 ):
     claims = [replace(each, disk_mb=each.disk_mb // GB * GB) for each in claims]
     held = replace(state(tuple(claims), tuple(domains)), topology=topology, policy=policy)
-    used = {
-        "VCPU": sum(c.vcpus for c in claims),
-        "MEMORY_MB": sum(c.memory_mb for c in claims),
-        "DISK_GB": sum(c.disk_mb // GB for c in claims),
-    }
+    used = {"VCPU": sum(c.vcpus for c in claims), "MEMORY_MB": sum(c.memory_mb for c in claims)}
+    used["DISK_GB"] = sum(c.disk_mb // GB for c in claims)
     for name, inventory in root(held).inventories.items():
         left = (inventory.total - inventory.reserved) * inventory.allocation_ratio
         assert used[name] <= left or not inventory.reserved

@@ -33,9 +33,8 @@ def lines(state):
 def test_absent_cpu_is_not_drift_and_is_printed_as_a_sentence():
     assert drifts(state_with({2, 4})) == ()
     (one,) = absent(state_with({2, 4}))
-    assert str(one) == (
-        f"instance {uid(1)}: host CPU 6 is claimed, but is gone, offline or not configured"
-    )
+    sentence = "host CPU 6 is claimed, but is gone, offline or not configured"
+    assert str(one) == f"instance {uid(1)}: {sentence}"
 
 
 def test_encryption_that_the_host_does_not_support_any_more_is_absent():

@@ -14,16 +14,14 @@ from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts
 
 
 def domain(flavor=SMALL, running=True):
-    return Domain(
-        uuid=GUEST, name="guest", active=running, vcpus=flavor.vcpus, memory_mb=flavor.memory_mb
-    )
+    sizes = {"vcpus": flavor.vcpus, "memory_mb": flavor.memory_mb}
+    return Domain(uuid=GUEST, name="guest", active=running, **sizes)
 
 
 def audit(host, *domains, lapsed=(), complete=True, evacuated=None):
     """Audit a host that has these domains, and return the steps."""
-    seen = Observation(
-        domains={each.uuid: each for each in domains}, complete=complete, topology=TOPOLOGY
-    )
+    there = {each.uuid: each for each in domains}
+    seen = Observation(domains=there, complete=complete, topology=TOPOLOGY)
     base = host.state
     steps = plan(base, seen, frozenset(lapsed), evacuated)
     change, _ = apply(base, steps, base.revision, host.now)

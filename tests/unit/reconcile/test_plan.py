@@ -68,13 +68,8 @@ def test_observation_of_the_host_alone_concludes_nothing_about_domains():
     assert after.topology == alone.topology
 
 
-OCCUPANCY = Occupancy(
-    pcpus=frozenset({3}),
-    memory_mb={0: 512},
-    pages={0: {2048: 256}},
-    devices=frozenset({GPU_0}),
-    mem_encryption="amd-sev",
-)
+MEMORY = {"memory_mb": {0: 512}, "pages": {0: {2048: 256}}, "mem_encryption": "amd-sev"}
+OCCUPANCY = Occupancy(pcpus=frozenset({3}), devices=frozenset({GPU_0}), **MEMORY)
 
 
 def test_what_is_unknown_of_an_orphan_is_at_least_what_it_was():

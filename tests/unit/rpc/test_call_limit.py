@@ -50,10 +50,8 @@ class Held:
 def test_calls_over_the_limit_are_refused_while_others_are_served():
     held = Held()
     with ThreadPoolExecutor(4 * SLOW_CALLS) as threads:
-        calls = [
-            threads.submit(held.agent.invoke, "update_available_resource")
-            for _ in range(4 * SLOW_CALLS)
-        ]
+        audit = "update_available_resource"
+        calls = [threads.submit(held.agent.invoke, audit) for _ in range(4 * SLOW_CALLS)]
         refused = ended(calls, 3 * SLOW_CALLS)
 
         claim = held.agent.invoke("instance_claim", **build())

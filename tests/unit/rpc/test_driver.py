@@ -59,9 +59,8 @@ def served(transport: oslo_messaging.RPCTransport) -> Iterator[list[Workers]]:
     made: list[Workers] = []
 
     def workers(max_workers: int) -> Workers:
-        made.append(
-            Workers(max_workers, LateReplies(SystemClock(), NullReporter()), NullReporter())
-        )
+        replies = LateReplies(SystemClock(), NullReporter())
+        made.append(Workers(max_workers, replies, NullReporter()))
         return made[-1]
 
     dispatcher = oslo_messaging.RPCDispatcher(

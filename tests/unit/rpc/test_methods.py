@@ -74,10 +74,8 @@ def test_source_of_a_claim():
         {"alias_name": None, "request_id": "port", "address": "0000:0a:00.1"},
     ]
     claim = {"numa_topology": {"cells": [{"pagesize": 2048}, {"pagesize": None}]}, "pci": devices}
-    assert source_of(claim) == {
-        "page_sizes": [2048, None],
-        "devices": {"gpu": ["0000:08:00.0", "0000:09:00.0"], "port": ["0000:0a:00.1"]},
-    }
+    addresses = {"gpu": ["0000:08:00.0", "0000:09:00.0"], "port": ["0000:0a:00.1"]}
+    assert source_of(claim) == {"page_sizes": [2048, None], "devices": addresses}
     assert source_of({"numa_topology": None, "pci": []}) == {"page_sizes": [], "devices": {}}
 
 

@@ -28,9 +28,8 @@ def transport(directory, exchange="one"):
 def served(agent: Agent, directory) -> Iterator[AgentAPI]:
     """Serve the agent, and yield a client."""
     in_flight = InFlight(agent.clock)
-    server = RpcServer(
-        transport(directory), "cn1", agent.endpoint, in_flight, agent.clock, agent.telemetry
-    )
+    parts = (in_flight, agent.clock, agent.telemetry)
+    server = RpcServer(transport(directory), "cn1", agent.endpoint, *parts)
     server.start()
     try:
         assert server.wait_started(60)
