@@ -50,10 +50,8 @@ def auditor(store, world):
 def test_first_audit_records_the_host(auditor):
     summary = auditor.run("start")
     assert auditor.tracker.snapshot().topology == TOPOLOGY
-    assert str(summary) == (
-        "audit (start): applied 1, skipped 0; 0 claims, 0 orphans, 0 drifts, 0 absent, 0 suspects;"
-        " 0 ms"
-    )
+    counts = "0 claims, 0 orphans, 0 drifts, 0 absent, 0 suspects"
+    assert str(summary) == f"audit (start): applied 1, skipped 0; {counts}; 0 ms"
     assert summary.good and auditor.last is summary
 
 

@@ -45,15 +45,9 @@ def hypervisor():
 
 
 def test_example_of_the_docstring_works(make_settings, hypervisor):
-    names = {
-        "open_node": open_node,
-        "settings": make_settings(),
-        "hypervisor": hypervisor,
-        "store": MemoryStore(),
-        "clock": ManualClock(),
-        "request": request(),
-        "call": call(),
-    }
+    parts = {"hypervisor": hypervisor, "store": MemoryStore(), "clock": ManualClock()}
+    values = {"settings": make_settings(), "request": request(), "call": call()}
+    names = {"open_node": open_node, **parts, **values}
     (example,) = doctest.DocTestFinder(recurse=False).find(open_node, globs=names)
     runner = doctest.DocTestRunner()
 
@@ -185,10 +179,8 @@ def gpu_settings(make_settings, tmp_path):
 
     def make(identification):
         write(tmp_path / "files", "a.yaml", entry(identification, {CLASS: {"total": 2}}, (TRAIT,)))
-        return make_settings(
-            more=f"[pci]\nreport_in_placement = true\ndevice_spec = {json.dumps(GPU_IDS)}\n"
-            f"[compute]\nprovider_config_location = {tmp_path}/files\n"
-        )
+        pci = f"[pci]\nreport_in_placement = true\ndevice_spec = {json.dumps(GPU_IDS)}\n"
+        return make_settings(more=f"{pci}[compute]\nprovider_config_location = {tmp_path}/files\n")
 
     return make
 

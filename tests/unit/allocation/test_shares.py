@@ -124,10 +124,8 @@ def test_device_part_alone_says_how_many_devices_come_from_which_provider():
     state = unjudged(pci_host())
     parts = {pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 2}}
     whole = {uuid: Allocation(resources=part) for uuid, part in parts.items()}
-    ports = tuple(
-        PciRequest(count=count, request_id=name, alias_name="vf", source="neutron_port")
-        for name, count in (("one", 1), ("two", 2))
-    )
+    vf_port = PciRequest(count=1, request_id="one", alias_name="vf", source="neutron_port")
+    ports = (vf_port, replace(vf_port, count=2, request_id="two"))
     for mapping, expected in (
         ({"one": (pci(PF_0),), "two": (pci(PF_1),)}, {"one": {PF_0}, "two": {PF_1}}),
         ({"one": (pci(PF_1),), "two": (pci(PF_0), pci(PF_1))}, {"one": {PF_1}}),

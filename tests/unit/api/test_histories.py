@@ -21,12 +21,10 @@ from tests.support.stored_values import NODE, changed, claim, created
 from tests.support.stores import commit, enrolled
 
 MINUTE = timedelta(minutes=1)
-OUTAGE = TimelineEntry(
-    kind="outage", at=NOW, until=None, status=Status.FAIL, subject="store", summary="away"
-)
-AUDIT = replace(
-    OUTAGE, kind="audit", until=NOW, status=Status.PASS, subject="periodic", summary="fine"
-)
+STORE = {"kind": "outage", "subject": "store", "summary": "away"}
+OUTAGE = TimelineEntry(at=NOW, until=None, status=Status.FAIL, **STORE)
+GOOD = {"kind": "audit", "subject": "periodic", "summary": "fine"}
+AUDIT = replace(OUTAGE, until=NOW, status=Status.PASS, **GOOD)
 
 
 def get(target: str, more: PageSources) -> tuple[HTTPStatus, dict[str, Any]]:

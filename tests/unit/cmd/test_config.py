@@ -22,10 +22,8 @@ def test_a_valid_configuration_is_reported_as_good(check, tmp_path):
 
 
 def test_every_mistake_has_a_line(check):
-    outcome = check(
-        "[claims]\nclaim_expiry_time = 0\n[api]\naddress = here\n"
-        "[database]\nconnection = oracle://x:secret@y\n"
-    )
+    claims, api = "[claims]\nclaim_expiry_time = 0\n", "[api]\naddress = here\n"
+    outcome = check(f"{claims}{api}[database]\nconnection = oracle://x:secret@y\n")
 
     assert (outcome.code, outcome.out) == (Exit.ERROR, "")
     options = [line.partition(" = ")[0] for line in outcome.err.splitlines()]

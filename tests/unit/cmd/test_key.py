@@ -51,10 +51,8 @@ def test_keys_are_added_listed_and_revoked(rtagent: Run, keys: Path, tmp_path: P
         assert made.code == 0, made.err
     assert read_private_key(str(tmp_path / "own")).name == "cn1"
     listed = rtagent("key", "list", "-f", "json").json
-    assert [(each["name"], each["roles"], each["host"]) for each in listed] == [
-        ("cn1", "agent", "host-1"),
-        ("ops", "operator", None),
-    ]
+    entries = [(each["name"], each["roles"], each["host"]) for each in listed]
+    assert entries == [("cn1", "agent", "host-1"), ("ops", "operator", None)]
     assert all(each["valid"] is True for each in listed)
     before = keys.read_text()
     assert "cn1 would be revoked" in rtagent("key", "revoke", "cn1", "--dry-run").err

@@ -24,10 +24,9 @@ def test_a_call_that_the_cap_forbids_names_the_option():
     agent = agent_caller(capped(rtagent="1.8"), "cn1", None, 1)
     with pytest.raises(ConfigError) as raised:
         agent.call("get_restore")
-    assert str(raised.value) == (
-        "[upgrade_levels] rtagent = 1.8: get_restore needs 1.9: unset the option when every"
-        " rtagentd is upgraded"
-    )
+    remedy = "unset the option when every rtagentd is upgraded"
+    cap = "[upgrade_levels] rtagent = 1.8"
+    assert str(raised.value) == f"{cap}: get_restore needs 1.9: {remedy}"
     agent.close()
     scheduler = scheduler_caller(capped(scheduler="0.9"), 1)
     with pytest.raises(ConfigError, match=r"\[upgrade_levels\] scheduler = 0\.9"):

@@ -43,9 +43,8 @@ def server(**fields):
 
 
 def operation(uuid, **fields):
-    return ServerOperation(
-        uuid=uuid, server_uuid=SERVER, created_at=NOON, updated_at=NOON, **fields
-    )
+    times = {"created_at": NOON, "updated_at": NOON}
+    return ServerOperation(uuid=uuid, server_uuid=SERVER, **times, **fields)
 
 
 def test_server_that_would_be_deleted_is_shown_and_stays(rtagent: Run, store: SqlServerStore):

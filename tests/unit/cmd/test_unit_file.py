@@ -46,9 +46,8 @@ def test_the_scheduler_is_confined_as_the_agent_is():
     start = list(agent).index("capabilityboundingset")
     confinement = list(agent)[start:]
     assert len(confinement) > 20
-    assert {name: scheduler[name] for name in confinement} == {
-        name: agent[name] for name in confinement
-    }
+    own, theirs = ({name: unit[name] for name in confinement} for unit in (agent, scheduler))
+    assert own == theirs
     assert scheduler["User"] == agent["User"]
     assert scheduler["ExecStart"] == "/usr/bin/rtagent-scheduler"
     assert "SupplementaryGroups" not in scheduler  # it does not connect to libvirt

@@ -9,6 +9,7 @@ The other one has finished the operation, and may have worked on the server for 
 tries every end of that, others one of two. Domains, claims and allocations are as the records say.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -201,9 +202,8 @@ def test_killed_at_any_point_it_is_finished(trials):
             scenario.act(cloud)
         cloud.faults = Faults()
         failures = cloud.resume()  # what is owed to a host that is off stays
-        assert {each.kwargs["kind"] for each in failures} <= {"clear-evacuated", "clear-deleted"}, (
-            point
-        )
+        kinds = {failure.kwargs["kind"] for failure in failures}
+        assert kinds <= {"clear-evacuated", "clear-deleted"}, point
         scenario.settle(cloud)
         cloud.check()
         begun = number > trials.points.index("begin before")
@@ -348,12 +348,7 @@ def test_a_call_of_an_operation_whose_server_was_deleted_by_force_does_no_harm(n
 
 #: How the other one ends the operation, what it does then, and whether the late call is answered.
 ENDS = [(leave, live_on, True), (refused, delete, False)]
-LONG = [
-    (finish, then, answered)
-    for finish in (leave, refused)
-    for then in (leave, live_on, delete)
-    for answered in (True, False)
-]
+LONG = list(itertools.product((leave, refused), (leave, live_on, delete), (True, False)))
 
 
 @pytest.mark.parametrize("name", [*SCENARIOS, *UNDONE])

@@ -136,10 +136,8 @@ def test_mistake_in_one_option_does_not_hide_another(tmp_path):
 def test_mdev_types_without_device_addresses_are_doubted(tmp_path):
     text = "[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n"
 
-    assert settings(tmp_path, text).doubts() == [
-        "[mdev_nvidia-35]: it has no device_addresses, so only nvidia-35 is enabled,"
-        " on every device"
-    ]
+    doubt = "it has no device_addresses, so only nvidia-35 is enabled, on every device"
+    assert settings(tmp_path, text).doubts() == [f"[mdev_nvidia-35]: {doubt}"]
     assert settings(tmp_path, NOVA).doubts() == []
 
 

@@ -212,10 +212,8 @@ def test_nested_aliases_are_bounded(tmp_path, form):
 
 
 def test_one_file_describes_hundreds_of_hosts(tmp_path):
-    hosts = [
-        {**example(), "identification": {"name": f"hypervisor-{at}.region.example.org"}}
-        for at in range(600)
-    ]
+    names = ({"name": f"hypervisor-{at}.region.example.org"} for at in range(600))
+    hosts = [{**example(), "identification": name} for name in names]
 
     assert len(provider_files(tmp_path, *hosts).entries) == 600
 

@@ -36,10 +36,8 @@ def test_default_of_each_option_has_the_type_of_its_field():
 
 
 def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
-    text = (
-        "[compute]\nimage_type_exclude_list = qcow2, iso\n"
-        "[placement]\nwithheld_traits = COMPUTE_TRUSTED_CERTS,HW_CPU_X86_SVM\n"
-    )
+    named = "[placement]\nwithheld_traits = COMPUTE_TRUSTED_CERTS,HW_CPU_X86_SVM\n"
+    text = f"[compute]\nimage_type_exclude_list = qcow2, iso\n{named}"
     types = {"COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_ISO"}
     withheld = settings(tmp_path, text).placement_policy.withheld_traits
     assert withheld == {*types, "COMPUTE_TRUSTED_CERTS", "HW_CPU_X86_SVM"}

@@ -49,9 +49,8 @@ def test_history_is_complete_and_ordered(database: Database):
     one = claim(1, pcpus=3)
     state = commit(store, enrolled(store), created(one))
     commit(store, state, changed(one, state=ACTIVE, suspect="why"))
-    was = ClaimFacts(
-        state="building", suspect=None, vcpus=2, pcpus=3, memory_mb=1024, disk_mb=20480
-    )
+    sizes = {"vcpus": 2, "pcpus": 3, "memory_mb": 1024, "disk_mb": 20480}
+    was = ClaimFacts(state="building", suspect=None, **sizes)
     its = {"claim_uuid": one.uuid, "node_uuid": NODE.uuid, "at": NOW, "before": None, "after": was}
     create = ClaimEvent(**its, action="create", actor=ODD, request_id="req-1", reason="")
     then = replace(was, state="active", suspect="why")

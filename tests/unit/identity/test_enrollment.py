@@ -16,9 +16,8 @@ OTHER_UUID = "22222222-2222-2222-2222-222222222222"
 NODE = Node(uuid=UUID, host="host1", hypervisor_hostname="hv1", host_ip="192.0.2.1")
 WRITER = Writer(machine_id="machine1", boot_id="boot1", state_path="/var/lib/rtagent")
 ELSEWHERE = replace(WRITER, machine_id="machine2")
-ME = Claimant(
-    node=NODE, writer=WRITER, compute_id="/var/lib/rtagent/compute_id", service_down_time=60
-)
+FILE = "/var/lib/rtagent/compute_id"
+ME = Claimant(node=NODE, writer=WRITER, compute_id=FILE, service_down_time=60)
 RECORD = NodeRecord(node=NODE, epoch=7, revision=42, writer=WRITER, report_count=5)
 MINE = replace(RECORD, epoch=8)
 

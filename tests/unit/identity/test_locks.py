@@ -105,9 +105,8 @@ def test_pipe_is_refused(lock):
 def test_directory_that_every_user_can_write_to_is_refused(lock, tmp_path, mode):
     tmp_path.chmod(mode)
 
-    assert refusal(lock) == (
-        f"every user can write to {tmp_path}: remove that permission (chmod o-w)"
-    )
+    remedy = "remove that permission (chmod o-w)"
+    assert refusal(lock) == f"every user can write to {tmp_path}: {remedy}"
     assert list(tmp_path.iterdir()) == []
     tmp_path.chmod(0o2770)  # a group's write access is intended
     lock.take()

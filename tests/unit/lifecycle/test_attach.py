@@ -29,10 +29,13 @@ from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, vf
 
 
+def end(state, owner, verb, claim_uuid=None, devices=()):
+    """The decision on a call that ends claims or gives devices back."""
+    return attach.end_pci_claims(state, call(), NOON, owner, claim_uuid, verb, devices)
+
+
 def ended(state, owner, verb, claim_uuid=None, devices=()):
-    method = "free_pci_device_claims_for_instance"
-    decision = attach.end_pci_claims(state, call(method), NOON, owner, claim_uuid, verb, devices)
-    new = state.fold(decision.change)
+    new = state.fold(end(state, owner, verb, claim_uuid, devices).change)
     new.check()
     return new
 
@@ -108,25 +111,19 @@ def test_one_of_several_devices_is_given_back(verb: str, named: bool):
 def test_history_names_the_devices_that_were_given_back():
     state, main = built(device_host())
     state, claim = attached(state, main, "gpu", "vf")
-    decision = attach.end_pci_claims(
-        state, call(), NOON, main.owner_id, claim.uuid, "unclaim", [GPU_0]
-    )
+    decision = end(state, main.owner_id, "unclaim", claim.uuid, [GPU_0])
     (event,) = decision.change.events
     assert (event.action, event.reason) == ("unclaim_devices", f"gave back {GPU_0}")
     assert (addresses(event.before), addresses(event.after)) == ([GPU_0, vf(0)], [vf(0)])
     for named, reason in (([GPU_0, vf(0)], f"gave back {GPU_0}, {vf(0)}"), ([], "")):
-        decision = attach.end_pci_claims(
-            state, call(), NOON, main.owner_id, claim.uuid, "unclaim", named
-        )
+        decision = end(state, main.owner_id, "unclaim", claim.uuid, named)
         (event,) = decision.change.events
         assert (event.action, event.reason) == ("unclaim", reason)
 
 
 def test_end_of_an_unknown_claim_is_recorded():
     state, unseen = device_host(), uid()
-    decision = attach.end_pci_claims(
-        state, call("unclaim_pci_devices"), NOON, uid(), unseen, "unclaim"
-    )
+    decision = end(state, uid(), "unclaim", unseen)
     assert [o.operation_id for o in decision.change.operations if o.ended] == [unseen]
 
 

@@ -22,10 +22,9 @@ def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy()
         claim(tracker)
     assert not refused.value.retriable
     assert refused.value.kwargs["node"] == NODE.hypervisor_hostname
-    assert refused.value.message == (
-        "cn1.example gets no new claims: the node is being drained (until 2026-01-02T14:00:00Z):"
-        " new disks; rtagent node undrain ends that"
-    )
+    why = "the node is being drained (until 2026-01-02T14:00:00Z): new disks"
+    remedy = "rtagent node undrain ends that"
+    assert refused.value.message == f"cn1.example gets no new claims: {why}; {remedy}"
     with pytest.raises(NodeDraining):
         tracker.test_claim(instance_claim, request())
     assert not tracker.snapshot().claims

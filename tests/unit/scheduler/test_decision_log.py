@@ -104,10 +104,8 @@ def test_a_decision_says_why_the_best_of_the_others_was_not_taken(weighers, host
 
 
 def test_one_of_the_best_hosts_at_random_may_weigh_less():
-    lighter, heavier = (
-        Contender(host=name, nodename=name, node_uuid=name, weight=weight, weights=())
-        for name, weight in (("a", 1.0), ("b", 2.0))
-    )
+    lighter = Contender(host="a", nodename="a", node_uuid="a", weight=1.0, weights=())
+    heavier = Contender(host="b", nodename="b", node_uuid="b", weight=2.0, weights=())
     made = Comparison(selected=lighter, others=(heavier,), weighers=())
     assert made.why.startswith("b weighs more, and one of the best")
 

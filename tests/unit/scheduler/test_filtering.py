@@ -168,9 +168,8 @@ def test_a_long_reason_is_cut():
 
 def _consumed(host: HostState, instance_uuid: str) -> HostState:
     instances = {**host.instances, instance_uuid: InstanceInfo(uuid=instance_uuid)}
-    return replace(
-        host, instances=instances, num_instances=len(instances), num_io_ops=host.num_io_ops + 1
-    )
+    counts = {"num_instances": len(instances), "num_io_ops": host.num_io_ops + 1}
+    return replace(host, instances=instances, **counts)
 
 
 def _selected_in_turn(filters: HostFilters, request: Request, number: int) -> list[str]:

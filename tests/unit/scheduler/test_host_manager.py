@@ -379,9 +379,8 @@ def test_digest_that_differs_asks_for_the_list(view, manager):
 
 def test_assumed_claim_is_counted_in_everything(view, manager):
     agent = reported(view, state=host(numa=PINNING))
-    asked = request(
-        2, 1024, 10, owner=uid(1), extra_specs=PINNED, instance={"vm_state": "building"}
-    )
+    guest = {"owner": uid(1), "instance": {"vm_state": "building"}}
+    asked = request(2, 1024, 10, extra_specs=PINNED, **guest)
     before = view.host(agent)
     after = view.assume(agent, asked)
     assert view.host(agent) is after and after.version != before.version

@@ -173,9 +173,8 @@ ISOLATED = aggregate("isolated", "cn2", **{"trait:CUSTOM_LICENSED": "required"})
 
 
 def test_aggregates_of_the_destination_and_of_the_zone():
-    destination = Destination(
-        aggregates=(f"{uid(2)},{uid(1)}", uid(3)), forbidden_aggregates=(uid(4),)
-    )
+    members = (f"{uid(2)},{uid(1)}", uid(3))
+    destination = Destination(aggregates=members, forbidden_aggregates=(uid(4),))
     wanted = spec(requested_destination=destination, availability_zone="az1")
     members = query(wanted, ZONE)["member_of"]
     assert members == [f"in:{uid(1)},{uid(2)}", f"in:{uid(3)}", f"in:{ZONE.uuid}", f"!in:{uid(4)}"]
@@ -235,9 +234,8 @@ def test_candidates_are_grouped_by_host_with_their_shared_providers():
         {"allocations": {one: part, disk: part}, "mappings": {"": [one, disk], "_nic-0": [one]}},
         *({"allocations": {uid(10): part}, "mappings": {}} for _ in range(MAX_TRIED + 1)),
     )
-    found = Candidates(requests=requests, roots={one: one, disk: disk, uid(10): two}).by_host(
-        [one, two]
-    )
+    candidates = Candidates(requests=requests, roots={one: one, disk: disk, uid(10): two})
+    found = candidates.by_host([one, two])
     assert {uuid: len(each) for uuid, each in found.items()} == {one: 1, two: MAX_TRIED}
     [first] = found[one]
     assert first.provider_mapping == {"nic-0": (one,)}

@@ -85,10 +85,8 @@ INSTANCES = (
 )
 
 
-ADDITIONAL = {
-    **{"suffix": "", "resource_class": "CUSTOM_A", "allocation_ratio": "1"},
-    **dict.fromkeys(("total", "reserved", "min_unit", "max_unit", "step_size"), 1),
-}
+ONES = dict.fromkeys(("total", "reserved", "min_unit", "max_unit", "step_size"), 1)
+ADDITIONAL = {"suffix": "", "resource_class": "CUSTOM_A", "allocation_ratio": "1", **ONES}
 
 
 def sent_pool(identifiers=()):

@@ -53,10 +53,9 @@ class QueriedPlacement:
         parts = (part.split(":") for part in dict(query).get("resources", "").split(",") if part)
         asked = {name: int(number) for name, number in parts}
         uuids = self.having if tree is ALL else [each for each in self.having if each == tree]
-        yield Candidates(
-            requests=tuple({"allocations": {uuid: {"resources": asked}}} for uuid in uuids),
-            version="1.39",
-        )
+        resources = {"resources": asked}
+        requests = tuple({"allocations": {uuid: resources}} for uuid in uuids)
+        yield Candidates(requests=requests, version="1.39")
 
     def write(self, request):
         if request.allocations.keys() & set(self.refuses):

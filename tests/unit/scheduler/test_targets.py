@@ -71,9 +71,8 @@ def test_a_move_away_never_ends_on_the_host_that_the_instance_is_on(purpose):
     asked = scheduler_request(purpose=purpose)
     assert [host.host for host in FILTERS.get_filtered_hosts(hosts, asked).hosts] == ["cn2"]
     named = Destination(host="cn1")
-    found = FILTERS.get_filtered_hosts(
-        hosts, scheduler_request(purpose=purpose, requested_destination=named)
-    )
+    asked = scheduler_request(purpose=purpose, requested_destination=named)
+    found = FILTERS.get_filtered_hosts(hosts, asked)
     assert found.hosts == [] and found.refused["source"] == 1
     resized = scheduler_request(purpose="resize")
     assert len(FILTERS.get_filtered_hosts(hosts, resized).hosts) == 2

@@ -20,9 +20,8 @@ from tests.unit.service.conftest import assert_pauses
 @pytest.fixture
 def audits(world, tmp_path):
     path = str(tmp_path)
-    options = IdentityOptions(
-        host="cn1", host_ip="::1", state_path=path, lock_path=path, service_down_time=60
-    )
+    paths = {"state_path": path, "lock_path": path}
+    options = IdentityOptions(host="cn1", host_ip="::1", service_down_time=60, **paths)
     identity = HostNodeIdentity(options, world.notes)
     identity.lock_hypervisor(world.hypervisor.identity())
     checks = HostChecks(world.context, world.node)

@@ -44,9 +44,8 @@ def test_reads_that_wait_for_the_database_do_not_keep_others_waiting():
     store = SlowStore()
     state = enrolled(store)
     histories = ClaimHistories(store)
-    threads = [
-        threading.Thread(target=histories.read, args=(state, None, None)) for _ in range(READERS)
-    ]
+    one = {"target": histories.read, "args": (state, None, None)}
+    threads = [threading.Thread(**one) for _ in range(READERS)]
     try:
         for thread in threads:
             thread.start()

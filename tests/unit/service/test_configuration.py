@@ -10,10 +10,8 @@ from tests.support.provider_files import CLASS, entry, write
 @pytest.fixture
 def configuration(tmp_path):
     file = tmp_path / "rtagent.conf"
-    file.write_text(
-        "[DEFAULT]\ntransport_url = fake://\nhost = cn1\n"
-        f"[compute]\nprovider_config_location = {tmp_path}/files\n"
-    )
+    files = f"[compute]\nprovider_config_location = {tmp_path}/files\n"
+    file.write_text(f"[DEFAULT]\ntransport_url = fake://\nhost = cn1\n{files}")
     return Configuration(cfg.ConfigOpts(), "rtagentd", ["--config-file", str(file)])
 
 

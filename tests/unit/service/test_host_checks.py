@@ -38,9 +38,8 @@ class Host:
 # -- CPU sets --------------------------------------------------------------------------------------
 
 #: Without CPU 7.
-LESS = topology(
-    cell(0, threads=1), replace(cell(1, cores=3, threads=1, first=4), offline=frozenset({7}))
-)
+SECOND = replace(cell(1, cores=3, threads=1, first=4), offline=frozenset({7}))
+LESS = topology(cell(0, threads=1), SECOND)
 
 
 def cpu_policy(dedicated: set[int]) -> Policy:
@@ -119,10 +118,9 @@ def test_missing_device_that_is_allocated_is_a_warning(world):
     assert ours.checks.accept()
 
     assert WEB_CLAIM.resources[1].identifier == "ns_9"
-    assert ours.notes.texts["devices"] == (
-        "warn: missing or no longer configured, but still allocated to guests:"
-        f" PCI device {GPU_0}, CUSTOM_PMEM_NAMESPACE_4GB ns_9"
-    )
+    units = f"PCI device {GPU_0}, CUSTOM_PMEM_NAMESPACE_4GB ns_9"
+    why = "missing or no longer configured, but still allocated to guests"
+    assert ours.notes.texts["devices"] == f"warn: {why}: {units}"
     ours.state = NOTHING_HELD
     assert ours.checks.accept()
     assert ours.notes.texts["devices"] == "pass"
@@ -196,9 +194,8 @@ def test_what_stops_to_fit_the_host_later_is_a_warning(world, part):
 
 
 def test_host_that_was_never_observed_allows_any_configuration(world):
-    Host(world, network_state({2}, None)).checks.check(
-        replace(cpu_policy({99}), pci=pci_policy(REMOTE).pci)
-    )
+    odd = replace(cpu_policy({99}), pci=pci_policy(REMOTE).pci)
+    Host(world, network_state({2}, None)).checks.check(odd)
 
 
 RESERVED = replace(cpu_policy({4}), reserved_cpus=2)
@@ -283,6 +280,5 @@ def test_entry_without_a_provider_is_logged_once_until_the_provider_is_there(wor
 
     assert lines == [1, 1, 1, 2]
     (first, *_) = (text for _, text in world.notes.logged if "has no provider" in text)
-    assert first.endswith(
-        "a.yaml: $.providers[0]: this host has no provider no\\nhost: ignored until it has"
-    )
+    why = "this host has no provider no\\nhost: ignored until it has"
+    assert first.endswith(f"a.yaml: $.providers[0]: {why}")

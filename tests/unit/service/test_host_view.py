@@ -124,9 +124,8 @@ class Records:
         for agent in self.agents:
             infos = tuple(instances_of(agent.state).values())
             agent.restart()
-            yield HostRecord(
-                node_uuid=agent.uuid, report=agent.host_report(), instances=infos, age=3
-            )
+            report = agent.host_report()
+            yield HostRecord(node_uuid=agent.uuid, report=report, instances=infos, age=3)
         yield HostRecord(node_uuid=uid(7), why_not="it is new")
 
 

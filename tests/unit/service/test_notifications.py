@@ -351,9 +351,8 @@ def test_a_refusal_has_a_bounded_number_of_reasons():
 
 
 def test_the_reason_of_a_disabled_service_is_printable_and_bounded():
-    service = Service(
-        host="h", binary="rtagent", disabled=True, disabled_reason="\x1b[31m" + "x" * 100_000
-    )
+    hostile = "\x1b[31m" + "x" * 100_000
+    service = Service(host="h", binary="rtagent", disabled=True, disabled_reason=hostile)
     event = of_service(service)
     assert event.type == SERVICE_UPDATE and isinstance(event.payload, ServicePayload)
     reason = event.payload.disabled_reason

@@ -20,9 +20,8 @@ from rtagent.service.rpc_service import (
 )
 from tests.support.hosts import uid
 
-ME, OTHER = (
-    AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=node) for node in ("this", "other")
-)
+NAMES = ("this", "other")
+ME, OTHER = (AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=name) for name in NAMES)
 
 
 class Server:

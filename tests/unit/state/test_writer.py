@@ -36,9 +36,8 @@ from tests.support.trackers import (
 
 def writer_on(store):
     tracker_on(store)  # observes the host
-    return StateWriter(
-        store, ManualClock(), enroll(store), NullReporter(), MemoryWitness(), 10.0, 5.0, Bus()
-    )
+    parts = (ManualClock(), enroll(store), NullReporter(), MemoryWitness())
+    return StateWriter(store, *parts, 10.0, 5.0, Bus())
 
 
 def test_grant_is_durable_before_it_is_visible(pool):

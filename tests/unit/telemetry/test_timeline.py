@@ -18,9 +18,8 @@ SECOND = timedelta(seconds=1)
 
 
 def audit(cause: str = "periodic", **fields: Any) -> AuditSummary:
-    counts = dict.fromkeys(
-        ("applied", "skipped", "claims", "orphans", "drifts", "absent", "suspects"), 0
-    )
+    names = ("applied", "skipped", "claims", "orphans", "drifts", "absent", "suspects")
+    counts = dict.fromkeys(names, 0)
     return AuditSummary(**{"cause": cause, "complete": True, "seconds": 0.5, **counts, **fields})
 
 
@@ -83,9 +82,8 @@ def test_moves_and_steps_of_claims_come_from_published_changes():
     assert confirmed.summary == "resize of i1 from h1 to h2: confirmed"
     assert (failed.status, failed.instance_uuid) == (Status.FAIL, "i2")
     claims = claimed(claimed(empty(), 1), 2).claims
-    created = tuple(
-        Event(before=None, after=claims[uuid(number)], action="create") for number in (1, 2)
-    )
+    made = (claims[uuid(number)] for number in (1, 2))
+    created = tuple(Event(before=None, after=claim, action="create") for claim in made)
     timeline.changed([Change(cause="test", at=NOON, events=created)] * 2)
     [step] = entries(timeline, "claim")
     assert (step.subject, step.number) == ("create", 4)

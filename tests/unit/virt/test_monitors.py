@@ -23,10 +23,9 @@ def test_unknown_monitor_is_refused_with_the_known_ones(names):
     with pytest.raises(ConfigError) as caught:
         check(names)
     (unknown,) = set(names) - {"cpu.virt_driver"}
-    assert str(caught.value) == (
-        f"[DEFAULT] compute_monitors = {unknown}: is not installed. Installed are:"
-        " cpu.virt_driver, numa.membw"
-    )
+    name = f"[DEFAULT] compute_monitors = {unknown}"
+    installed = "cpu.virt_driver, numa.membw"
+    assert str(caught.value) == f"{name}: is not installed. Installed are: {installed}"
 
 
 def test_two_monitors_of_one_type_are_refused():

@@ -21,10 +21,8 @@ MOST = 30
 
 def named(state: NodeState) -> NodeState:
     """Return the state with the name in every claim, and in every domain without a claim."""
-    claims = {
-        uuid: replace(claim, instance=InstanceFacts(display_name=HOSTILE, project_id=HOSTILE))
-        for uuid, claim in state.claims.items()
-    }
+    facts = InstanceFacts(display_name=HOSTILE, project_id=HOSTILE)
+    claims = {uuid: replace(claim, instance=facts) for uuid, claim in state.claims.items()}
     usages = {uuid: replace(usage, name=HOSTILE) for uuid, usage in state.domain_usages.items()}
     return replace(state, claims=Map(claims), domain_usages=Map(usages))
 

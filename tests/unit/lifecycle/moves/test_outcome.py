@@ -154,9 +154,8 @@ def test_outcome_follows_an_arrival(last):
         host.settle(move, "arrived")
     for host in (source, dest):
         host.settle(move, last)
-    assert (source.states, dest.states) == (
-        ([], ["active"]) if last == "confirmed" else (["active"], [])
-    )
+    states = ([], ["active"])
+    assert (source.states, dest.states) == (states if last == "confirmed" else states[::-1])
 
 
 def test_claim_at_the_destination_is_not_taken_for_the_source_s():

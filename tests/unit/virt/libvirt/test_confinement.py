@@ -13,10 +13,8 @@ from rtagent.virt.libvirt.host_facts import HostFacts
 HOST = HostFacts(online=frozenset(range(8)))
 WITH_VDPA = replace(HOST, vdpas={"/dev/vhost-vdpa-0": "0000:20:02.2"})
 POOLS = {4: 1048576, 2048: 2048, 1048576: 4}
-TWO = HostFacts(
-    cells=tuple(Cell(id=n, cpus=frozenset(), memory_mb=16384, pages=POOLS) for n in (0, 1)),
-    hugepage_kib=2048,
-)
+MEMORY = {"cpus": frozenset(), "memory_mb": 16384, "pages": POOLS}
+TWO = HostFacts(cells=tuple(Cell(id=n, **MEMORY) for n in (0, 1)), hugepage_kib=2048)
 THREE = replace(TWO, cells=(*TWO.cells, Cell(id=2, cpus=frozenset(), memory_mb=1024)))
 ONE = replace(TWO, cells=TWO.cells[:1])
 CELLS = (

@@ -118,9 +118,8 @@ def test_memory_that_an_argument_of_qemu_may_take_is_unknown(own, kinds):
 @pytest.mark.parametrize(("name", "unknown"), [("host", True), ("x-pci-vendor-id", False)])
 def test_another_host_device_of_an_override_is_unknown(name, unknown):
     device = f"<q:frontend><q:property name='{name}' type='string' value='60:00.0'/></q:frontend>"
-    line = (
-        f"<q:override xmlns:q='{QEMU}'><q:device alias='hostdev0'>{device}</q:device></q:override>"
-    )
+    alias = f"<q:device alias='hostdev0'>{device}</q:device>"
+    line = f"<q:override xmlns:q='{QEMU}'>{alias}</q:override>"
     facts = parse_domain(f"<domain><memory>1</memory>{line}</domain>")
     assert (HostResource.DEVICES in facts.confinement.unknown) is unknown
 
@@ -151,9 +150,8 @@ def test_what_guests_share_or_no_claim_has_is_neither_assigned_nor_a_problem(ele
 
 
 def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
-    facts = parse_domain(
-        f"<domain><memory>1</memory><devices>{nvdimm('/dev/dax0.0')}</devices></domain>"
-    )
+    devices = f"<devices>{nvdimm('/dev/dax0.0')}</devices>"
+    facts = parse_domain(f"<domain><memory>1</memory>{devices}</domain>")
     for namespaces, expected in (
         ({"/dev/dax0.0": "ns0"}, Occupancy(namespaces=frozenset({"ns0"}))),
         ({"/dev/dax1.0": "ns1"}, Occupancy()),

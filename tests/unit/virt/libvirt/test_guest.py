@@ -131,10 +131,9 @@ def test_conflicting_elements_of_the_caller_are_replaced_and_others_stay():
 
 
 def test_arguments_of_qemu_stay_even_if_it_is_unknown_which_device_they_name():
-    line = (
-        "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
-        "<qemu:arg value='vfio-pci,host=nothing'/></qemu:commandline></domain>"
-    )
+    argument = "<qemu:arg value='vfio-pci,host=nothing'/></qemu:commandline>"
+    schema = "http://libvirt.org/schemas/domain/qemu/1.0"
+    line = f"<qemu:commandline xmlns:qemu='{schema}'>{argument}</domain>"
     text = plain_domain().replace("</domain>", line)
     assert "vfio-pci,host=nothing" in apply(text, granted())
 

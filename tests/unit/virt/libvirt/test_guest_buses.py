@@ -63,20 +63,16 @@ def test_buses_of_another_claim_replace_them():
 
 
 def test_an_address_in_the_document_stays():
-    own = (
-        "<hostdev type='pci' mode='subsystem'><source><address bus='0x08'/></source>"
-        "<address type='pci' bus='0x05'/></hostdev>"
-    )
+    source = "<source><address bus='0x08'/></source><address type='pci' bus='0x05'/>"
+    own = f"<hostdev type='pci' mode='subsystem'>{source}</hostdev>"
     document = apply(Q35.replace("</devices>", f"{own}</devices>"), claim(GPU))
     assert "controller" not in document
     assert 'bus="0x05"' in document
 
 
 def test_existing_expander_buses_stay_and_none_is_added():
-    own = (
-        "<devices><controller type='pci' index='7' model='pcie-expander-bus'>"
-        "<target busNr='200'><node>1</node></target></controller>"
-    )
+    bus = "<target busNr='200'><node>1</node></target></controller>"
+    own = f"<devices><controller type='pci' index='7' model='pcie-expander-bus'>{bus}"
     document = applied(claim(GPU), domain=Q35.replace("<devices>", own))
     assert seats(document) == {"0x08": None}
     assert numbers(document) == {1: 200}

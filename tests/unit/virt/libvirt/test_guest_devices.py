@@ -19,12 +19,10 @@ from rtagent.virt.libvirt.guest_devices import (
 )
 from rtagent.virt.simulate import domain_xml
 from tests.support.hosts import NODE, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, vf
 
 SCHEMAS = "/usr/share/libvirt/schemas"
-GPU = AssignedDevice(
-    address=GPU_0, vendor_id="10de", product_id="13f1", dev_type=STANDARD, request_id="gpu"
-)
+GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
 OF_A_PORT = replace(
     GPU, address=vf(3), dev_type=SRIOV_VF, source="neutron_port", requester_id="p", managed=False
 )
@@ -76,10 +74,9 @@ ALL = [GPU, replace(GPU, address=GPU_1, managed=False), OF_A_PORT, VDPA_DEVICE]
 
 
 def test_a_document_assigns_exactly_the_claims_devices():
-    others = [
-        etree.fromstring("<interface type='network'><source network='default'/></interface>"),
-        etree.fromstring("<hostdev mode='subsystem' type='usb'><source/></hostdev>"),
-    ]
+    network = "<interface type='network'><source network='default'/></interface>"
+    usb = "<hostdev mode='subsystem' type='usb'><source/></hostdev>"
+    others = map(etree.fromstring, (network, usb))
     document = domain(*others, *device_elements(ALL), *mdev_elements(NODE.uuid, [UNIT]))
     interface = document.find("devices/interface[@type='hostdev']")
     interface.append(etree.fromstring("<mac address='52:54:00:00:00:01'/>"))
