@@ -1,6 +1,7 @@
-"""The published JSON Schemas, and those of events."""
+"""The published JSON Schemas, their bounds, and those of events."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -11,10 +12,12 @@ from rtagent.model.claim import PCPU
 from rtagent.model.event import EVENT_TYPES
 from rtagent.model.event_payloads import ClaimPayload, MovePayload
 from rtagent.rpc import schemas, topics
+from rtagent.rpc.method import Method
+from rtagent.rpc.methods import TABLES
 from rtagent.testing.memory_store import Disk
 from tests.support.agents import Agent, facts, pinned
 from tests.support.pci_hosts import GPU_0
-from tests.support.rpc_documents import FILES, published
+from tests.support.rpc_documents import FILES, alternatives, published
 
 STORED = {topic: json.loads(file.read_text()) for topic, file in FILES.items()}
 
@@ -94,3 +97,49 @@ def test_a_move_has_its_steps_at_both_ends():
 
     assert steps(source) == [("start", None), ("confirm", "migrating")]
     assert steps(dest) == [("start", None), ("finish", "pre-migrating")]
+
+
+# -- bounds ---------------------------------------------------------------------------------------
+
+#: Values that a schema leaves open, and what bounds them. The bounds of the message apply, too.
+OPEN = {"update_host_state.report{}": "rtagent.scheduler.report_documents.report_from"}
+#: What bounds a value of a type, by which word of the schema.
+BOUNDS = {"string": "maxLength", "array": "maxItems", "integer": "maximum", "number": "maximum"}
+#: Values that have no size.
+PLAIN = {"boolean", "null"}
+
+
+def unbounded(schema: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield the path of each value without a bound. A type that contains itself has no end here."""
+    for one in alternatives(schema, root):
+        type_ = one.get("type")
+        if {"enum", "const"} & one.keys() or type_ in PLAIN:
+            continue
+        if type_ == "object":
+            yield from _of_object(one, root, path)
+        elif type_ not in BOUNDS or not {BOUNDS[type_], "exclusiveMaximum"} & one.keys():
+            yield path
+        if "items" in one:
+            yield from unbounded(one["items"], root, f"{path}[]")
+
+
+def _of_object(schema: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        yield from unbounded(field, root, f"{path}.{name}")
+    others = schema.get("additionalProperties", True)
+    if others is False:
+        return
+    if "maxProperties" not in schema or "maxLength" not in schema.get("propertyNames", {}):
+        yield path
+    if isinstance(others, dict):
+        yield from unbounded(others, root, f"{path}{{}}")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [method for table in TABLES.values() for method in table.methods.values()],
+    ids=lambda method: method.name,
+)
+def test_every_value_of_a_request_has_a_bound(method: Method) -> None:
+    schema = schemas.arguments(method)
+    assert set(unbounded(schema, schema, method.name)) <= OPEN.keys()
