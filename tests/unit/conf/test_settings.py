@@ -72,20 +72,26 @@ def test_mistake_in_one_option_names_it_with_its_value_and_the_rule(tmp_path, li
     assert sentence.startswith(f"{line}: {rule}")
 
 
-ON, POWER = (f"[libvirt] cpu_power_management = {value}" for value in ("true", "True"))
-SIMULATED = f"{ON}; connection_uri = test:///host.xml; [compute] cpu_dedicated_set = 1"
+POWER = "[libvirt] cpu_power_management = True"
+SIMULATED = f"{POWER}; connection_uri = test:///host.xml; [compute] cpu_dedicated_set = 1"
 WINDOW = "[rpc] keys_file = /keys; signature_window = 61"
+HALF = "must be at most half of [claims] operation_retention"
 TERMS = "[claims] claim_expiry_time = 60; operation_retention = 120"
-UNRESOLVED = "(unresolved): no such option"
+UNRESOLVED = "(unresolved): no such option no in group"
 CPUS, SHARED = "[DEFAULT] reserved_host_cpus = 1", "[compute] cpu_shared_set"
 PAGES = "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1"
 TWICE = f"{PAGES}; reserved_huge_pages = node:0,size:2MB,count:2"
-FILES, LXC = "[libvirt] file_backed_memory = 9", "connection_uri = lxc:///"
+FILES = "[libvirt] file_backed_memory = 9"
 BECAUSE = "because of [libvirt] file_backed_memory"
 RATIO, MEMORY = "[DEFAULT] ram_allocation_ratio", "[DEFAULT] reserved_host_memory_mb"
+LXC = "connection_uri = lxc:///"
+NO_LXC = f"[libvirt] {LXC}: must be QEMU's, {BECAUSE}"
 NETWORKS = "[neutron_physnet_foo] numa_nodes = 0; [neutron] physnets ="
+NO_CELLS = "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar"
 ODD_KEY = '[pci] device_spec = {"vendor_id": "10de"}; device_spec = [{"vendor": "10de"}]'
 DEVNAME = '[pci] report_in_placement = yes; device_spec = {"devname": "enp32s0"}'
+REPORTED = "cannot be combined with report_in_placement"
+NO_DEVNAME = f"[pci] device_spec 0: devname = enp32s0: {REPORTED}"
 
 
 @pytest.mark.parametrize(
@@ -93,20 +99,20 @@ DEVNAME = '[pci] report_in_placement = yes; device_spec = {"devname": "enp32s0"}
     [
         ("[DEFAULT] report_interval = 60", "[DEFAULT] service_down_time = 60: must be more"),
         ("[claims] claim_expiry_time = 43201", "[claims] operation_retention = 86400: must be"),
-        (ON, f"{POWER}: needs [compute] cpu_dedicated_set"),
+        ("[libvirt] cpu_power_management = true", f"{POWER}: needs [compute] cpu_dedicated_set"),
         (SIMULATED, f"{POWER}: cannot be used with a simulated host"),
-        (f"{WINDOW}; {TERMS}", "[rpc] signature_window = 61.0: must be at most half of [claims]"),
+        (f"{WINDOW}; {TERMS}", f"[rpc] signature_window = 61.0: {HALF}"),
         ("[DEFAULT] lock_path = $no/run", f"[DEFAULT] lock_path = {UNRESOLVED}"),
         ("[devices] enabled_mdev_types = $no", f"[devices] enabled_mdev_types = {UNRESOLVED}"),
         (f"{CPUS}; {SHARED} = 0-3", f"{CPUS}: cannot be combined with {SHARED}"),
         (TWICE, f"{PAGES}: reserves pages of 2048 KiB in cell 0 twice"),
         (f"{FILES}; {MEMORY} = 0", f"{RATIO} = None: must be 1.0, {BECAUSE}"),
         (f"{FILES}; {RATIO} = 1.0", f"{MEMORY} = 512: must be 0, {BECAUSE}"),
-        (f"{FILES}; {LXC}; {RATIO} = 1.0; {MEMORY} = 0", f"[libvirt] {LXC}: must be QEMU's"),
-        (f"{NETWORKS} foo, bar", "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells"),
+        (f"{FILES}; {LXC}; {RATIO} = 1.0; {MEMORY} = 0", NO_LXC),
+        (f"{NETWORKS} foo, bar", NO_CELLS),
         (NETWORKS, "[neutron] physnets = : must list foo, because there is a group"),
         (ODD_KEY, "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,"),
-        (DEVNAME, "[pci] device_spec 0: devname = enp32s0: cannot be combined with"),
+        (DEVNAME, NO_DEVNAME),
     ],
 )
 def test_mistake_between_options_or_in_a_part_of_one_names_option_and_rule(tmp_path, text, mistake):

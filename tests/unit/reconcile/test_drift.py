@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.reconcile.drift import ABSENT, absent, drifts, orphans, suspects
+from rtagent.reconcile.drift import ABSENT, DIFFERENT, absent, drifts, orphans, suspects
 from tests.support.claims import pinned_claim
 from tests.support.device_states import SEV, build_claim, encrypted, sev_host, with_builds
 from tests.support.hosts import (
@@ -52,6 +52,7 @@ def test_orphans_drift_and_suspects_are_distinguished():
     (drift,) = drifts(state)
     assert (drift.owner_id, drift.claim_uuid, drift.unit) == (owner, claim.uuid, "vCPUs")
     assert (drift.resource, drift.claimed, drift.observed) == ("VCPU", 2, 3)
+    assert drift.problem == DIFFERENT
     assert suspects(state) == ()
 
 

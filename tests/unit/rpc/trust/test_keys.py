@@ -69,6 +69,11 @@ def test_mistake_in_a_key_names_path_key_member_and_rule(
     assert f"[rpc] keys_file = {path}" in message
 
 
+SAME_KEY = f'{{"keys": [{entry()}, {entry(kid="other")}]}}'
+KEYS_TWICE = f'{{"keys": [{entry()}], "keys": []}}'
+ROLES_TWICE = f'{{"keys": [{entry()[:-1]}, "roles": ["operator"]}}]}}'
+
+
 @pytest.mark.parametrize(
     "text, rule",
     [
@@ -76,9 +81,9 @@ def test_mistake_in_a_key_names_path_key_member_and_rule(
         ("{}", "Object missing required field `keys`"),
         ('{"keys": ["x"]}', "Expected `object`, got `str` - at `$.keys[0]`"),
         (f'{{"keys": [{entry()}, {entry()}]}}', "key nova: kid: another key has it, too"),
-        (f'{{"keys": [{entry()}, {entry(kid="other")}]}}', "key other: x: the key nova has it"),
-        (f'{{"keys": [{entry()}], "keys": []}}', "an object has the member 'keys' twice: remove"),
-        (f'{{"keys": [{entry()[:-1]}, "roles": ["operator"]}}]}}', "the member 'roles' twice"),
+        (SAME_KEY, "key other: x: the key nova has it, too"),
+        (KEYS_TWICE, "an object has the member 'keys' twice: remove one"),
+        (ROLES_TWICE, "the member 'roles' twice: remove one"),
         ('{"keys": ' + "[" * 1_000_000, "is not JSON: it has too many levels"),
         ("#" * (MAX_SIZE + 1), f"cannot be read: it has more than {MAX_SIZE} bytes"),
     ],
