@@ -10,21 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from rtagent import claims
-from rtagent.audit import Auditor
 from rtagent.claims import instance_claim
 from rtagent.errors import ClaimExpired, ClaimNotFound
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy
 from rtagent.reconcile.drift import orphans, suspects
-from rtagent.testing.hypervisor import FakeHypervisor
-from rtagent.testing.memory_store import MemoryStore
-from rtagent.tracker import ResourceTracker
-from tests.support.hosts import DEDICATED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
-from tests.support.trackers import enroll
-
-LEASE = 300
-POLICY = host(cpu_allocation_ratio=4.0, numa=PINNING).policy
+from tests.support.agents import LEASE, Agent
+from tests.support.hosts import DEDICATED, call, request, uid
+from tests.support.stores import assert_loads
 
 #: What a conductor and its hypervisor do with one instance, step by step.
 CYCLES = {
@@ -38,20 +32,15 @@ CYCLES = {
 }
 
 
-class Host:
-    """Tracker and auditor on a fake hypervisor, and what the calls returned.
+class Host(Agent):
+    """An agent, and what its calls returned.
 
     :param extra_specs: of every flavor.
     """
 
     def __init__(self, extra_specs: Mapping[str, str]) -> None:
+        super().__init__()
         self.extra_specs = extra_specs
-        self.clock = ManualClock()
-        self.world = FakeHypervisor(TOPOLOGY)
-        self.store = MemoryStore()
-        self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
-        self.auditor = Auditor(self.tracker, self.world, self.clock)
-        self.auditor.run("start")
         self.held: dict[str, str] = {}  # owner -> claim uuid, as returned
         self.lapsing: set[str] = set()  # owners whose lease has lapsed and was not renewed
         self.claimed: set[str] = set()
@@ -59,7 +48,7 @@ class Host:
 
     def check(self) -> None:
         """Check what is true after every step."""
-        state = self.tracker.snapshot()
+        state = self.state
         for owner, claim_uuid in self.held.items():
             live = claim_uuid in state.claims
             assert live or owner in self.lapsing, f"the claim of {owner} is lost"
@@ -71,7 +60,7 @@ class Host:
 
     def check_cpus(self) -> None:
         """Check that the CPUs of a claimed domain are allocated to its owner."""
-        units = self.tracker.snapshot().units
+        units = self.state.units
         for owner in self.claimed & set(self.world.domains):
             pinned = self.world.domains[owner].occupancy.pcpus & DEDICATED
             assert {units.get(("PCPU", str(cpu))) for cpu in pinned} <= {owner}
@@ -126,7 +115,7 @@ class Cycle:
         self.here.clock.advance(LEASE + 1)
         self.here.lapsing.update(
             claim.owner_id
-            for claim in self.here.tracker.snapshot().claims.values()
+            for claim in self.here.state.claims.values()
             if claim.uuid in self.here.tracker.lapsed()
         )
 
@@ -190,7 +179,7 @@ def settle(here: Host) -> None:
     """Check that a last audit finds exactly what is there, and a restart finds the same."""
     here.auditor.run("last")
     here.check()
-    state = here.tracker.snapshot()
+    state = here.state
     state.check()
     assert here.auditor.last is not None and here.auditor.last.skipped == 0
     domains = set(here.world.domains)
@@ -198,7 +187,7 @@ def settle(here: Host) -> None:
     assert {c.owner_id for c in suspects(state)} == {
         c.owner_id for c in state.claims.values() if c.state == ACTIVE
     } - domains
-    assert {c.uuid: c for c in here.store.load(state.node.uuid).claims} == dict(state.claims)
+    assert_loads(here.store, state)
 
 
 def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:

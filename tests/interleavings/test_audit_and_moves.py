@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.three_hosts import ONE_GPU, PINNED_2, Guests
+from rtagent.model.node_state import NodeState
+from tests.support.agents import agents, check_all, facts, pinned, with_devices
+from tests.support.pci_hosts import GPU_0
 
 #: Where the audit is when a step happens: not begun, after its snapshot, before the listing of
 #: domains, after it, ended.
@@ -61,43 +63,45 @@ class Move:
     """The move of one guest. :param here: source and destination are one host."""
 
     def __init__(self, kind: str, here: bool, flavor: Any) -> None:
-        self.guests, self.dest = Guests(shared=False), 0 if here else 1
-        self.kind, self.old = kind, self.guests.run(0, flavor)
+        self.hosts = agents(2, shared=False, gpus=[GPU_0])
+        self.source, self.dest = self.hosts[0], self.hosts[0 if here else 1]
+        self.flavor, self.old = flavor, self.source.run(flavor)
+        self.migration = facts(
+            kind, source_compute=self.source.node.host, dest_compute=self.dest.node.host
+        )
         self.new: Any = None
-        self.migration: Any = None
 
     def step(self, name: str) -> None:
         method, _, side = name.partition("@")
         if side:
-            host = 0 if side == "source" else self.dest
-            self.guests.move(host, method, self.old, self.migration)
+            getattr(self, side).move(method, self.migration)
         else:
             getattr(self, name)()
+        check_all(self.hosts)
 
     def claim(self) -> None:
-        self.new, self.migration = self.guests.claim_move(self.dest, self.old, self.kind)
+        self.new = self.dest.claim_move(self.migration, self.flavor, old=self.flavor)
 
     def stop_at_source(self) -> None:
-        self.guests.stop_domain(0, self.old)
+        self.source.world.destroy(self.old.owner_id)
 
     def start_at_source(self) -> None:
-        self.guests.start_domain(0, self.old)
+        self.source.start_domain(self.old)
 
     def start_at_dest(self) -> None:
-        self.guests.start_domain(self.dest, self.new)
+        self.dest.start_domain(self.new)
 
     def stop_at_dest(self) -> None:
-        self.guests.stop_domain(self.dest, self.new)
+        self.dest.world.destroy(self.old.owner_id)
 
     def end(self) -> Any:
         """The result, after a last audit of every host."""
-        for host in (0, 1):
-            self.guests.audit(host)
-        self.guests.check_all()
-        return [self._end(host) for host in (0, 1)]
+        for host in self.hosts:
+            host.audit()
+        check_all(self.hosts)
+        return [self._end(host.state) for host in self.hosts]
 
-    def _end(self, host: int) -> Any:
-        state = self.guests.state(host)
+    def _end(self, state: NodeState) -> Any:
         claims = [(c.kind, c.state, c.suspect) for c in state.claims_of(self.old.owner_id)]
         statuses = [record.status for record in state.migrations.values()]
         units = sorted(name for _, name in state.units)
@@ -116,14 +120,12 @@ def run_move(name: str, here: bool, flavor: Any, host: int, places: Sequence[int
     def until(segment: int) -> None:
         while left and left[0][0] <= segment:
             move.step(left.pop(0)[1])
-            move.guests.state(0).check()
-            move.guests.state(1).check()
 
     until(0)
-    world = move.guests.hypervisors[host]
-    world.between = lambda at: until(1 + MOMENTS.index(at)) if at in MOMENTS else None
-    move.guests.audit(host)
-    world.between = lambda at: None
+    agent = move.hosts[host]
+    agent.world.between = lambda at: until(1 + MOMENTS.index(at)) if at in MOMENTS else None
+    agent.audit()
+    agent.world.between = lambda at: None
     until(SEGMENTS)
     return move.end()
 
@@ -136,7 +138,7 @@ def without_audit(name: str, here: bool, flavor: Any) -> Any:
     return run_move(name, here, flavor, 1, [0] * len(MOVES[name][1]))
 
 
-@pytest.mark.parametrize("flavor", [PINNED_2, ONE_GPU], ids=["pins", "device"])
+@pytest.mark.parametrize("flavor", [pinned(2), with_devices("gpu:1")], ids=["pins", "device"])
 @pytest.mark.parametrize("host", [0, 1], ids=["source", "destination"])
 @pytest.mark.parametrize("name", MOVES)
 def test_move_around_an_audit_ends_as_without_one(name: str, host: int, flavor: Any, long: bool):
@@ -148,7 +150,7 @@ def test_move_around_an_audit_ends_as_without_one(name: str, host: int, flavor: 
 
 @pytest.mark.parametrize("name", HERE)
 def test_move_on_one_host_around_an_audit_ends_as_without_one(name: str, long: bool):
-    right = without_audit(name, True, PINNED_2)
+    right = without_audit(name, True, pinned(2))
     every = list(splits(len(MOVES[name][1])))
     for places in every if long else every[:: len(every) // 40]:
-        assert run_move(name, True, PINNED_2, 0, places) == right, places
+        assert run_move(name, True, pinned(2), 0, places) == right, places

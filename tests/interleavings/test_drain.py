@@ -16,8 +16,8 @@ from rtagent.claims import abort_instance_claim
 from rtagent.errors import NodeDraining
 from rtagent.lifecycle.draining import drain
 from tests.interleavings.test_audit_and_moves import MOMENTS, MOVES, SEGMENTS, Move
+from tests.support.agents import check_all, pinned
 from tests.support.hosts import call, uid
-from tests.support.three_hosts import PINNED_2, PLAIN
 
 #: Where the audit may begin: before so many of the steps.
 AUDITED = (0, 2, 4)
@@ -30,13 +30,13 @@ class Drained:
 
     def __init__(self, name: str, host: int) -> None:
         kind, self.steps = MOVES[name]
-        self.move, self.host = Move(kind, False, PINNED_2), host
+        self.move, self.host = Move(kind, False, pinned(2)), host
         self.draining = self.refused_move = False
         self.made: list[str] = []
 
     @property
     def tracker(self) -> Any:
-        return self.move.guests.trackers[self.host]
+        return self.move.hosts[self.host].tracker
 
     def drain(self) -> None:
         self.tracker.execute(drain, call("drain_node"), "new disks", None)
@@ -44,9 +44,8 @@ class Drained:
 
     def request(self) -> None:
         """Claim for another instance, which is granted if the host does not drain."""
-        owner = uid()
         try:
-            self.made.append(self.move.guests.claim(self.host, PLAIN, owner).uuid)
+            self.made.append(self.move.hosts[self.host].build(owner=uid()).uuid)
             granted = True
         except NodeDraining:
             granted = False
@@ -88,11 +87,11 @@ def run(name: str, host: int, drain_at: int | None, segment: int, audit_at: int)
         todo.insert(drain_at, here.drain)
     before, within = todo[:audit_at], todo[audit_at:]
     make_all(here, before)
-    world = here.move.guests.hypervisors[host]
+    agent = here.move.hosts[host]
     moment = MOMENTS[segment - 1] if 0 < segment < SEGMENTS - 1 else None
-    world.between = lambda at: make_all(here, within) if at == moment else None
-    here.move.guests.audit(host)
-    world.between = lambda at: None
+    agent.world.between = lambda at: make_all(here, within) if at == moment else None
+    agent.audit()
+    agent.world.between = lambda at: None
     make_all(here, within)
     return here
 
@@ -100,8 +99,7 @@ def run(name: str, host: int, drain_at: int | None, segment: int, audit_at: int)
 def make_all(here: Drained, todo: list[Callable[[], None]]) -> None:
     while todo:
         todo.pop(0)()
-        for host in (0, 1):
-            here.move.guests.state(host).check()
+        check_all(here.move.hosts)
 
 
 @pytest.mark.parametrize("host", [0, 1], ids=["source", "destination"])
@@ -119,6 +117,6 @@ def test_drain_at_each_moment_refuses_later_claims_only(name: str, host: int, lo
         if here.refused_move:  # the guest stays where it is, as if no move had been tried
             untouched = untouched or ended
             assert ended == untouched, order
-            assert here.move.guests.state(0).claims_of(here.move.old.owner_id)
+            assert here.move.source.state.claims_of(here.move.old.owner_id)
         else:
             assert ended == right, order

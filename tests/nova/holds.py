@@ -19,8 +19,8 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.nova.holds import Hold, is_evacuated_to
 from rtagent.nova.reconciliation import reconcile
+from tests.support.agents import Agent, facts
 from tests.support.hosts import uid
-from tests.support.three_hosts import PLAIN, Guests
 
 HOST, NODE = "compute1", "node1"
 #: What is read with an instance.
@@ -60,14 +60,14 @@ class HoldTest(unittest.TestCase):
     """Instances and migrations as Nova stores them."""
 
     def test_newest_of_two_claims_that_are_alike_is_at_the_destination(self) -> None:
-        guests = Guests(shared=False)
-        old = guests.run(0, PLAIN)
-        new, _ = guests.claim_move(0, old, "migration")
+        agent = Agent()
+        old = agent.run()
+        new = agent.claim_move(facts("migration"))
         instance = SimpleNamespace(
             uuid=old.owner_id, task_state=None, migration_context=None, resources=None
         )
         for prefix, other in ((None, new), ("old_", new), ("new_", old)):
-            node: Any = FixedNode(guests.state(0))
+            node: Any = FixedNode(agent.state)
             hold = Hold(instance=instance, flavor=old.flavor, numa_topology=None, prefix=prefix)
             reconcile(node, [hold])
             self.assertEqual([other.uuid], [claim.uuid for claim in node.released])
@@ -76,9 +76,9 @@ class HoldTest(unittest.TestCase):
         self,
     ) -> None:
         """Each may have a host CPU that the next one has now."""
-        guests = Guests(shared=False)
-        gone = guests.run(0, PLAIN)
-        node: Any = FixedNode(guests.state(0))
+        agent = Agent()
+        gone = agent.run()
+        node: Any = FixedNode(agent.state)
         context = get_admin_context()
         leaving, coming, guest = (
             fake_instance_obj(context, expected_attrs=ATTRIBUTES, uuid=uid(number))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Self
 
 from nova.compute import manager, resource_tracker
@@ -54,12 +53,7 @@ class Interruption:
         event.listen(Engine, "before_cursor_execute", self._before)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         event.remove(Engine, "before_cursor_execute", self._before)
 
     def _before(self, connection: Any, cursor: Any, statement: str, *rest: Any) -> None:

@@ -19,12 +19,32 @@ from rtagent.errors import (
 from rtagent.model.claim import Claim
 from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
-from rtagent.tracker import ResourceTracker
-from tests.support.hosts import call, uid
-from tests.support.three_hosts import FLAVORS, ThreeHosts, expected_claim
+from tests.property.expected_claims import ExpectedClaims, expected_claim
+from tests.support.agents import POLICY, SMALL, Agent, agents, pinned, with_devices
+from tests.support.hosts import PINNED, call, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 from tests.support.trackers import submit
 
 LEASE = 300
+TWO_GPUS = {"pci_passthrough:alias": "gpu:2"}
+FLAVORS = (
+    SMALL,
+    Flavor(vcpus=1, memory_mb=6144, root_gb=20),
+    pinned(2),
+    Flavor(vcpus=3, memory_mb=1024, extra_specs=PINNED),
+    with_devices("gpu:1"),
+    Flavor(vcpus=1, memory_mb=256, extra_specs={**TWO_GPUS, **PINNED}),
+)
+
+
+def three_hosts(*, shared: bool, reuse: bool) -> tuple[Agent, ...]:
+    """Hosts ``h0`` to ``h2`` with a GPU in each cell."""
+    policy = structs.replace(POLICY, same_host_resize_reuse=reuse)
+    hosts = agents(3, shared=shared, first=0, policy=policy)
+    for host in hosts:
+        host.world.plug(gpu(GPU_0, 0), gpu(GPU_1, 1))
+        host.audit()
+    return hosts
 
 
 @dataclass
@@ -65,8 +85,8 @@ class Conductor:
 
     def __init__(self, rng: random.Random, *, shared: bool, reuse: bool) -> None:
         self.rng, self.shared = rng, shared
-        self.hosts = ThreeHosts(shared=shared, reuse=reuse)
-        self.expected, self.clock = self.hosts.expected, self.hosts.clock
+        self.hosts, self.expected = three_hosts(shared=shared, reuse=reuse), ExpectedClaims(reuse)
+        self.clock = self.hosts[0].clock
         self.guests = [Guest(uid(), rng.choice(FLAVORS)) for _ in range(3)]
         self.lapses: dict[str, float] = {}
         self.calls: list[tuple[Any, ...]] = []
@@ -80,7 +100,7 @@ class Conductor:
         choices: list[Callable[[Guest], None]] = [self._repeat, self._host_event]
         choices += 4 * [self._next]
         self.rng.choice(choices)(guest)
-        self.hosts.check(*range(3))
+        self.expected.check(self.hosts)
         for each in self.guests:
             self._has_its_claim(each)
 
@@ -99,7 +119,7 @@ class Conductor:
         """Call; at random the answer is lost and the call repeated. Return or raise the outcome."""
         operation = operation or uid()
         self.trace.append(f"{verb} at {host} {operation[-4:]}")
-        store, lost = self.hosts.stores[host], self.rng.random() < 0.15
+        store, lost = self.hosts[host].store, self.rng.random() < 0.15
         reloads = store.calls["reload"]
         if lost:
             store.fail(CommitUnknown, after=self.rng.random() < 0.5)
@@ -119,9 +139,9 @@ class Conductor:
         return answer
 
     def _call(self, host: int, verb: str, arguments: tuple[Any, ...], operation: str) -> Any:
-        tracker: ResourceTracker = self.hosts.trackers[host]
-        more = (self.hosts.auditors[host].domains,) if verb == "drop_move_claim_at_source" else ()
-        return submit(tracker, verb, call(verb, operation), *arguments, *more)
+        agent = self.hosts[host]
+        more = (agent.auditor.domains,) if verb == "drop_move_claim_at_source" else ()
+        return submit(agent.tracker, verb, call(verb, operation), *arguments, *more)
 
     def _enter(self, claim: Claim, host: int) -> None:
         self.expected.held[claim.uuid] = expected_claim(claim, host)
@@ -304,7 +324,7 @@ class Conductor:
     def _both(self, *steps: Callable[[], None]) -> None:
         for step in self.rng.sample(steps, len(steps)):
             step()
-            self.hosts.check(*range(3))
+            self.expected.check(self.hosts)
 
     def _report_evacuation(self, guest: Guest) -> None:
         """Report an evacuation to a host that has returned."""
@@ -360,10 +380,10 @@ class Conductor:
         self.trace.append(f"{what} at {host}")
         if what == "restart":
             self._leases_begin(host)
-            self.hosts.restart(host)
+            self.hosts[host].start()
             self._audited(host)
         elif what == "audit":
-            self.hosts.audit(host)
+            self.hosts[host].audit()
             self._audited(host)
         else:
             self.clock.advance(50 if what == "wait" else 301)

@@ -100,7 +100,7 @@ class Clouds:
         for server in self.cloud.records.servers():
             place = server.place
             if place is not None and server.runs:
-                hypervisor = self.cloud.hosts.hypervisors[HOSTS.index(place.host)]
+                hypervisor = self.cloud.hosts[HOSTS.index(place.host)].world
                 flavor = server.spec.flavor
                 hypervisor.start_domain(server.uuid, flavor.vcpus, flavor.memory_mb)
 

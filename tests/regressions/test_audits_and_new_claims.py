@@ -6,29 +6,29 @@ part. What the hypervisor had shown before the lock was taken was applied after,
 had been granted in between.
 """
 
+from tests.support.agents import SMALL, Agent, pinned, with_devices
+from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
-from tests.support.three_hosts import ONE_GPU, PINNED_2, PLAIN, Guests
 
 
 def test_instance_without_a_domain_yet_keeps_its_claim():
-    guests = Guests()
-    guest = guests.claim(0, ONE_GPU)
+    here = Agent(gpus=[GPU_0])
+    guest = here.build(with_devices("gpu:1"))
     for _ in range(5):
-        guests.audit(0)
-    assert (guests.states(0, guest), guests.allocated(0)) == (["building"], {GPU_0: guest.owner_id})
+        here.audit()
+    assert (here.states(), here.allocated()) == (["building"], {GPU_0: guest.owner_id})
 
 
 def test_every_published_state_counts_all_claims():
-    guests = Guests()
-    for flavor in (PLAIN, PLAIN, PINNED_2):
-        guests.run(0, flavor)
-    guests.audit(0)
+    here = Agent()
+    for flavor in (SMALL, SMALL, pinned(2)):
+        here.run(flavor, uid())
+    here.audit()
     seen = []
-    guests.trackers[0].listen(lambda state, _: seen.append(state))
-    guests.restart(1)
-    for claim in list(guests.state(0).claims.values()):
-        guests.stop_domain(0, claim)
-        guests.audit(0)
+    here.tracker.listen(lambda state, _: seen.append(state))
+    for owner in list(here.state.owners):
+        here.world.destroy(owner)
+        here.audit()
     assert len(seen) == 3
     for state in seen:
         state.check()
@@ -36,10 +36,9 @@ def test_every_published_state_counts_all_claims():
 
 
 def test_claim_that_is_granted_during_an_observation_is_left_alone():
-    guests = Guests()
-    made = []
-    guests.audit_between(0, lambda: made.append(guests.run(0, ONE_GPU)))
+    here, made = Agent(gpus=[GPU_0]), []
+    here.audit_while("finish", lambda: made.append(here.run(with_devices("gpu:1"))))
     (claim,) = made
-    found = guests.state(0).claims[claim.uuid]
+    found = here.state.claims[claim.uuid]
     assert (found.state, found.suspect) == ("active", None)  # its domain was not in the listing
-    assert guests.allocated(0) == {GPU_0: claim.owner_id}
+    assert here.allocated() == {GPU_0: claim.owner_id}

@@ -1,8 +1,8 @@
 """Agents between which guests move: tracker and auditor of each on a fake hypervisor, with one
 database for all or one each."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
 
 from rtagent.audit import Auditor, AuditSummary
 from rtagent.claims import activate_claim, instance_claim, release_claim, update_usage
@@ -22,8 +22,9 @@ from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy as pci_policy
-from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, uid
+from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, copied, host, uid
 from tests.support.pci_hosts import gpu
+from tests.support.stores import assert_loads
 from tests.support.trackers import submit
 
 LEASE = 300
@@ -86,6 +87,15 @@ class Agent:
         self.tracker = ResourceTracker(self.store, self.clock, restore(stored, self.policy))
         self.auditor = Auditor(self.tracker, self.world, self.clock)
         assert self.audit("start").good
+
+    def copy(self, disk: Disk, clock: ManualClock) -> Self:
+        """Return an agent in the same state. :param disk: a copy of this one's."""
+        twin = copied(self)
+        twin.disk, twin.clock, twin.world = disk, clock, copied(self.world)
+        twin.store = FailingStore(MemoryStore(disk))
+        twin.tracker = ResourceTracker(twin.store, clock, self.state)
+        twin.auditor = Auditor(twin.tracker, twin.world, clock)
+        return twin
 
     # -- calls ------------------------------------------------------------------------------------
 
@@ -181,9 +191,28 @@ class Agent:
         return {name: owner for (_, name), owner in self.state.units.items()}
 
 
-def agents(number: int = 2, *, shared: bool = True, **more: Any) -> tuple[Agent, ...]:
-    """Hosts with one clock and one database, or a database each."""
+def agents(
+    number: int = 2, *, shared: bool = True, first: int = 1, **more: Any
+) -> tuple[Agent, ...]:
+    """Hosts with one clock and one database, or a database each. :param first: number of a host."""
     disk, clock = Disk(), ManualClock()
     return tuple(
-        Agent(each, disk if shared else None, clock, **more) for each in range(1, number + 1)
+        Agent(each, disk if shared else None, clock, **more)
+        for each in range(first, first + number)
     )
+
+
+def copies(of: Sequence[Agent]) -> tuple[Agent, ...]:
+    """Return agents in the same states, with one clock; a database of two is one database again."""
+    clock, disks = copied(of[0].clock), {}
+    for agent in of:
+        disks[id(agent.disk)] = twin = Disk()
+        twin.nodes = {uuid: copied(node) for uuid, node in agent.disk.nodes.items()}
+    return tuple(agent.copy(disks[id(agent.disk)], clock) for agent in of)
+
+
+def check_all(of: Iterable[Agent]) -> None:
+    """Check the invariants of every host, and that a restart would find the same."""
+    for agent in of:
+        agent.state.check()
+        assert_loads(agent.store, agent.state)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from msgspec.structs import replace
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
@@ -25,6 +26,7 @@ from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.testing.access import unsigned_access
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest
+from tests.support.agents import POLICY, agents, copies
 from tests.support.cloud_parts import (
     HOSTS,
     Enactor,
@@ -37,7 +39,6 @@ from tests.support.cloud_parts import (
 )
 from tests.support.hosts import copied, uid
 from tests.support.server_records import MemoryServerStore
-from tests.support.three_hosts import ThreeHosts
 
 SMALL = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
 LARGE = Flavor(vcpus=2, memory_mb=2048, root_gb=2)
@@ -52,8 +53,9 @@ class Cloud:
     def __init__(
         self, *, shared: bool = True, reuse: bool = False, placement: bool = False
     ) -> None:
-        self.hosts = ThreeHosts(shared=shared, reuse=reuse)
-        self.clock, self.faults, self.down = self.hosts.clock, Faults(), set[str]()
+        policy = replace(POLICY, same_host_resize_reuse=reuse)
+        self.hosts = agents(3, shared=shared, first=0, policy=policy)
+        self.clock, self.faults, self.down = self.hosts[0].clock, Faults(), set[str]()
         self.renewed = threading.Event()
         self.scheduler, self.enactor, self.hooks = Scheduler(self), Enactor(self), Hooks(self)
         self.records = MemoryServerStore()
@@ -65,8 +67,8 @@ class Cloud:
     def copy(self) -> Cloud:
         """Return a cloud that is in the same state, without faults."""
         twin = copied(self)
-        twin.hosts, twin.faults, twin.renewed = self.hosts.copy(), Faults(), threading.Event()
-        twin.clock, twin._endpoints = twin.hosts.clock, {}
+        twin.hosts, twin.faults, twin.renewed = copies(self.hosts), Faults(), threading.Event()
+        twin.clock, twin._endpoints = twin.hosts[0].clock, {}
         twin.records, twin.scheduler = copied(self.records), copied(self.scheduler)
         twin.enactor, twin.hooks = copied(self.enactor), copied(self.hooks)
         twin.scheduler.cloud = twin.enactor.cloud = twin.hooks.cloud = twin
@@ -133,13 +135,14 @@ class Cloud:
         raise error
 
     def _endpoint(self, number: int) -> Endpoint:
-        tracker, node = self.hosts.trackers[number], self.hosts.state(number).node
+        agent = self.hosts[number]
+        tracker, node = agent.tracker, agent.node
         identity = AgentIdentity(
             agent_uuid=uid(), node_uuid=node.uuid, node=node.hypervisor_hostname
         )
         served = ServedAgent(
             tracker=tracker,
-            auditor=self.hosts.auditors[number],
+            auditor=agent.auditor,
             registry=MemoryServiceRegistry(),
             clock=self.clock,
             version="1",
@@ -169,21 +172,20 @@ class Cloud:
 
     def claims(self, host: str) -> Mapping[str, Any]:
         """Return the live claims of a host, by uuid."""
-        return self.hosts.state(HOSTS.index(host)).claims
+        return self.hosts[HOSTS.index(host)].state.claims
 
     def audit(self, *, after: float = 1000.0) -> None:
         """Let all leases lapse, and audit all hosts."""
-        for number, host in enumerate(HOSTS):
-            if host not in self.down:
-                self.hosts.audit(number)
+        up = [agent for agent in self.hosts if agent.node.host not in self.down]
+        for agent in up:
+            agent.audit()
         self.clock.advance(after)
-        for number, host in enumerate(HOSTS):
-            if host not in self.down:
-                self.hosts.audit(number)
+        for agent in up:
+            agent.audit()
 
     def switch_off(self, host: str) -> None:
         """Switch a host off."""
-        hypervisor = self.hosts.hypervisors[HOSTS.index(host)]
+        hypervisor = self.hosts[HOSTS.index(host)].world
         for uuid in hypervisor.domains:
             hypervisor.shut_off(uuid)
         hypervisor.lost = True
@@ -191,7 +193,7 @@ class Cloud:
 
     def switch_on(self, host: str) -> None:
         """Switch a host on."""
-        self.hosts.hypervisors[HOSTS.index(host)].lost = False
+        self.hosts[HOSTS.index(host)].world.lost = False
         self.down.discard(host)
 
     # -- checks -----------------------------------------------------------------------------------
@@ -213,11 +215,11 @@ class Cloud:
     def check(self) -> None:
         """Check that every server is as its record says, and that nothing else is on the hosts."""
         assert not self.records.operations(running=True)
-        for number in range(3):
-            self.hosts.state(number).check()
+        for agent in self.hosts:
+            agent.state.check()
         servers = {server.uuid: server for server in self.records.servers()}
         found = {claim.owner_id for host in HOSTS for claim in self.claims(host).values()}
-        found |= {uuid for each in self.hosts.hypervisors for uuid in each.domains}
+        found |= {uuid for agent in self.hosts for uuid in agent.world.domains}
         assert found <= servers.keys()
         moves = {each.move.migration.uuid for each in servers.values() if each.move}
         if self.placement is not None:

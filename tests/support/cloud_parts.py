@@ -116,7 +116,7 @@ class Scheduler:
         ]
 
     def _selection(self, host: str, spec: RequestSpec) -> Selection:
-        node = self.cloud.hosts.state(HOSTS.index(host)).node
+        node = self.cloud.hosts[HOSTS.index(host)].node
         allocations = None
         if self.cloud.placement is not None:
             allocations = {node.uuid: Allocation(resources=resources(spec.flavor))}
@@ -149,7 +149,7 @@ class Placement:
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud, self.api, self.killed = cloud, MemoryPlacement(), False
-        self._providers = [cloud.hosts.state(number).node.uuid for number in range(3)]
+        self._providers = [agent.node.uuid for agent in cloud.hosts]
         for uuid, host in zip(self._providers, HOSTS, strict=True):
             self.api.create_provider(uuid, host)
             totals = {"VCPU": 1000, "MEMORY_MB": 10**7, "DISK_GB": 10**5}
@@ -307,7 +307,7 @@ class Enactor:
                 )
 
     def _hypervisor(self, host: str) -> Any:
-        return self.cloud.hosts.hypervisors[HOSTS.index(host)]
+        return self.cloud.hosts[HOSTS.index(host)].world
 
 
 class Store:

@@ -4,7 +4,6 @@ import contextlib
 import random
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
@@ -150,12 +149,7 @@ class World:
             self.close()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- parts -------------------------------------------------------------------------------------

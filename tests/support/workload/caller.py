@@ -4,7 +4,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rtagent.errors import ClaimConflict, ComputeResourcesUnavailable, Unavailable
@@ -163,11 +162,6 @@ class Stream:
             caller.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self.finish()

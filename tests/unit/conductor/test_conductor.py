@@ -127,7 +127,7 @@ def test_a_host_that_does_not_answer_is_given_up_and_its_claim_is_released_later
 
 def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
     def lose():
-        cloud.hosts.hypervisors[0].lost = True
+        cloud.hosts[0].world.lost = True
 
     cloud.hooks.actions["prepare at h0"] = lose
     with pytest.raises(OperationInterrupted, match="rtagent server resume") as stopped:
@@ -135,7 +135,7 @@ def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
     assert stopped.value.retriable
     assert stopped.value.kwargs["step"] == "define"
     assert stopped.value.kwargs["error"]["error"] == HypervisorUnavailable.__name__
-    cloud.hosts.hypervisors[0].lost = False
+    cloud.hosts[0].world.lost = False
     assert cloud.resume() == []
     cloud.check()
     [server] = cloud.conductor().servers()

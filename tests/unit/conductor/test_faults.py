@@ -79,7 +79,7 @@ def come_back(cloud):
     assert cloud.resume() == []
     [server] = servers(cloud)
     if server.place.host == "h0":
-        cloud.hosts.hypervisors[0].start_domain(SERVER, vcpus=1, memory_mb=1024)
+        cloud.hosts[0].world.start_domain(SERVER, vcpus=1, memory_mb=1024)
 
 
 stop, confirm, revert = operation("stop"), operation("confirm"), operation("revert")
@@ -411,8 +411,8 @@ def books(cloud):
     claims = {uuid: claim.state for host in HOSTS for uuid, claim in cloud.claims(host).items()}
     domains = {
         (host, uuid): (domain.active, cloud.enactor.claims[host, uuid])
-        for host, hypervisor in zip(HOSTS, cloud.hosts.hypervisors, strict=True)
-        for uuid, domain in hypervisor.domains.items()
+        for host, agent in zip(HOSTS, cloud.hosts, strict=True)
+        for uuid, domain in agent.world.domains.items()
     }
     allocated = {uuid: cloud.placement.has(uuid) for uuid in cloud.placement.consumers()}
     return summary(cloud), claims, domains, allocated

@@ -255,7 +255,7 @@ def test_an_agent_that_answers_with_an_error_is_not_evacuated(cloud, server):
 
 
 def test_servers_of_a_host_that_an_operator_has_forced_down_are_evacuated(cloud, server):
-    cloud.hosts.hypervisors[0].shut_off(server.uuid)  # the host is fenced, its agent answers
+    cloud.hosts[0].world.shut_off(server.uuid)  # the host is fenced, its agent answers
     cloud.scheduler.forced_down.add("h0")
     assert cloud.conductor().evacuate(server.uuid).place.host == "h1"
 
@@ -275,8 +275,8 @@ def outlive_the_lease(cloud, server):
     claim = die(cloud, server)
     cloud.audit()
     assert cloud.place(server.uuid) == [("h0", "outgoing")]
-    cloud.hosts.hypervisors[1].start_domain(server.uuid, vcpus=1, memory_mb=1024)
-    cloud.hosts.hypervisors[0].domains.pop(server.uuid)
+    cloud.hosts[1].world.start_domain(server.uuid, vcpus=1, memory_mb=1024)
+    cloud.hosts[0].world.domains.pop(server.uuid)
     del cloud.enactor.claims["h0", server.uuid]
     cloud.enactor.claims["h1", server.uuid] = claim.uuid
 
@@ -294,7 +294,7 @@ def test_a_live_migration_that_outlived_its_lease_is_finished_elsewhere(cloud, s
 
 def test_a_guest_that_stopped_where_its_lease_was_lost_is_brought_back(cloud, server):
     outlive_the_lease(cloud, server)
-    cloud.hosts.hypervisors[1].shut_off(server.uuid)
+    cloud.hosts[1].world.shut_off(server.uuid)
     [error] = cloud.resume()
     assert isinstance(error, OperationFailed)
     assert cloud.guests(server.uuid) == [("h0", "stopped")]
