@@ -39,15 +39,8 @@ RUN, REMOVE = "run", "remove"
 
 #: What is read after a quiet period; the `what` of `observed`.
 OBSERVATIONS = (
-    "claims",
-    "node",
-    "units",
-    "events",
-    "placement",
-    "scheduler",
-    "domains",
-    "health",
-    "servers",
+    *("claims", "node", "units", "events", "placement"),
+    *("scheduler", "domains", "health", "servers"),
 )
 
 

@@ -13,23 +13,21 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rtagent.audit import Auditor
 from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, end_pci_claims
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.node_state import NodeState, restore
+from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
-from rtagent.testing.hypervisor import FakeHypervisor
-from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.interleavings.life_cycles import all_orders, run_all
+from tests.support.agents import Agent
 from tests.support.device_states import attaching, policy
-from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.support.hosts import call, host, request, uid
 from tests.support.pci_hosts import PF_0, PF_IDS, gpu, nic, vf
-from tests.support.trackers import enroll
+from tests.support.stores import assert_loads
 
 GPU = "0000:08:00.0"
 HARDWARE = {device.address: device for device in (gpu(GPU), *nic(vfs=2))}
@@ -49,20 +47,18 @@ CYCLES = {
 }
 
 
-class Site:
-    """Tracker and auditor on a fake hypervisor, and what the calls returned."""
+# Virtual functions are not in device_spec, but their use must be known all the same.
+SPECS = tuple(spec for spec in policy().specs if spec.product_id != "154c")
+POLICY = host(cpu_allocation_ratio=16, pci=policy(SPECS)).policy
+
+
+class Site(Agent):
+    """An agent, and what its calls returned."""
 
     def __init__(self) -> None:
-        self.clock, self.store = ManualClock(), MemoryStore()
-        self.world = FakeHypervisor(TOPOLOGY)
+        super().__init__(policy=POLICY)
         self.world.plug(*HARDWARE.values())
-        # Virtual functions are not in device_spec, but their use must be known all the same.
-        specs = policy().specs
-        offered = policy(tuple(each for each in specs if each.product_id != "154c"))
-        its = host(cpu_allocation_ratio=16, pci=offered).policy
-        self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, its))
-        self.auditor = Auditor(self.tracker, self.world, self.clock)
-        self.auditor.run("start")
+        self.audit()
         self.held: dict[str, Claim] = {}
 
     def grant(self, claim: Claim, before: NodeState) -> None:
@@ -80,20 +76,18 @@ class Site:
 
     def check(self) -> None:
         """Check what is true after every step."""
-        state = self.tracker.snapshot()
-        assert set(state.claims) == set(self.held)
+        assert set(self.state.claims) == set(self.held)
         taken = [device.address for claim in self.held.values() for device in claim.pci]
         assert len(taken) == len(set(taken)), "assigned twice"
-        assert set(taken) <= set(state.devices), "claimed, and forgotten"
+        assert set(taken) <= set(self.state.devices), "claimed, and forgotten"
 
     def settle(self) -> None:
         """Check the state after two audits: the first removes usage that is gone, the second the
         devices that only this usage kept."""
         for _ in range(2):
-            self.auditor.run("last")
+            self.audit()
             self.check()
-        state = self.tracker.snapshot()
-        state.check()
+        state = self.state
         held = {device.address for claim in self.held.values() for device in claim.pci}
         used = {a for d in self.world.domains.values() for a in d.occupancy.devices}
         there = self.world.devices
@@ -106,8 +100,7 @@ class Site:
         }
         lines = device_allocations(state)
         assert all(lines.allocations_of(address) for address in used)
-        again = restore(self.store.load(NODE.uuid), state.policy)
-        assert (again.claims, again.devices) == (state.claims, state.devices)
+        assert_loads(self.store, state)
 
 
 class Steps:
@@ -233,7 +226,7 @@ def run_order(order: Sequence[int], names: Sequence[str]) -> None:
 
     until_audit_moves()  # then the snapshot is taken
     site.world.between = lambda step: until_audit_moves() if step in MOMENTS else None
-    site.auditor.run("test")
+    site.audit()
     site.world.between = lambda step: None
     site.check()
     until_audit_moves()

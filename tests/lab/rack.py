@@ -11,7 +11,6 @@ from typing import Any
 import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
 
 # isort: split
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from lab import agent
@@ -19,8 +18,8 @@ from lab.host import Config, Host
 from lab.image import Image
 from lab.profile import PROFILES, Profile
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from tests.servers import RabbitMQ
+from tests.support.workload.deployment import open_transport
 
 #: Seconds for one call, and until a condition must hold. Everything takes long on emulated hosts.
 CALL, PATIENCE = 120.0, 600.0
@@ -53,9 +52,7 @@ class Served(Host):
         self, hostname: str, profile: Profile, image: Image, rabbitmq: RabbitMQ, config: Config
     ) -> None:
         super().__init__(hostname, profile, image, rabbitmq.port, config)
-        conf = cfg.ConfigOpts()
-        conf([])
-        self._transport = get_transport(conf, rabbitmq.transport_url)
+        self._transport = open_transport(rabbitmq.transport_url)
         self.api = AgentAPI(self._transport, hostname, timeout=CALL)
 
     def read(self, path: str) -> Any:

@@ -8,7 +8,6 @@ the allocations name, and it gets these. So does a second claim of the same gues
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from functools import partial
 
 from hypothesis import given, settings
@@ -23,12 +22,13 @@ from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType
 from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import AdditionalInventory, NumaPolicy, PlacementPolicy
+from rtagent.model.policy import NumaPolicy, PlacementPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation, PciRequest
 from tests.support.device_states import VGPU_TYPE, after, device_host, policy, running
 from tests.support.hosts import NODE, NOON, call, request
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
+from tests.support.provider_files import additional
 
 PF_1 = "0000:a0:00.0"
 MDEV_GPUS = ("0000:0a:00.0", "0000:8a:00.0")
@@ -65,18 +65,9 @@ def empty_host() -> NodeState:
     )
     pci = policy(mdev_types=(VGPU_TYPE,), report_in_placement=True)
     state = device_host(devices, pci=pci)
-    foo = AdditionalInventory(
-        suffix="",
-        resource_class=FOO,
-        total=FOO_TOTAL,
-        reserved=0,
-        min_unit=1,
-        max_unit=FOO_TOTAL,
-        step_size=1,
-        allocation_ratio=Decimal(1),
-    )
+    foo = PlacementPolicy(additional=(additional(FOO, FOO_TOTAL),))
     # Every CPU is shared, so that CPUs never decide.
-    free = replace(state.policy, numa=NumaPolicy(), placement=PlacementPolicy(additional=(foo,)))
+    free = replace(state.policy, numa=NumaPolicy(), placement=foo)
     return replace(state, policy=free)
 
 

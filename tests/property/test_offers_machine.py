@@ -5,7 +5,6 @@ from classes with allocations, of which nothing is left.
 """
 
 import json
-from decimal import Decimal
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementUnavailable
-from rtagent.model.policy import COMPUTE_NODE, AdditionalInventory, ProviderEntry, ProviderFiles
+from rtagent.model.policy import COMPUTE_NODE, ProviderEntry, ProviderFiles
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import resolve
@@ -21,9 +20,11 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.tree import build
 from rtagent.testing.placement import MemoryPlacement
+from tests.support.allocating_agents import RECORD
 from tests.support.device_states import audited, device_host, policy, seen
 from tests.support.hosts import NODE, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
+from tests.support.provider_files import additional
 
 CLASSES, TRAITS = ("CUSTOM_A", "CUSTOM_B"), ("CUSTOM_C", "CUSTOM_D")
 FOREIGN_CLASS = "CUSTOM_FOREIGN"
@@ -178,31 +179,12 @@ class OffersMachine(RuleBasedStateMachine):
 
 def entry(identification: dict[str, str], content: Content) -> ProviderEntry:
     classes, traits = content
-    offered = tuple(
-        AdditionalInventory(
-            suffix="",
-            resource_class=name,
-            total=total,
-            reserved=1,
-            min_unit=1,
-            max_unit=total,
-            step_size=1,
-            allocation_ratio=Decimal(1),
-        )
-        for name, total in classes.items()
-    )
+    offered = tuple(additional(name, total, reserved=1) for name, total in classes.items())
     return ProviderEntry(file="f", path="$", inventories=offered, traits=traits, **identification)
 
 
 def record(total: int) -> dict[str, object]:
-    return {
-        "total": total,
-        "reserved": 1,
-        "min_unit": 1,
-        "max_unit": total,
-        "step_size": 1,
-        "allocation_ratio": 1.0,
-    }
+    return {**RECORD, "total": total, "reserved": 1, "max_unit": total}
 
 
 # Few and long examples: the state becomes interesting only after some steps.

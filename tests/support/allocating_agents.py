@@ -1,7 +1,7 @@
 """Agents that write the allocations of their claims to one Placement."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rtagent.errors import RtAgentError
 from rtagent.model.consumers import consumers_of
 from rtagent.model.migration import MigrationFacts
+from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
 from rtagent.model.request import Flavor
 from rtagent.placement import tree
@@ -28,6 +29,26 @@ from tests.support.hosts import NODE, ManualClock, uid
 from tests.support.trackers import Reports, tracker_on
 
 MANAGED = replace(POLICY, placement=PlacementPolicy(manage_allocations=ManageAllocations.YES))
+
+
+def outbox_source(tracker: ResourceTracker, **other: Any) -> OutboxSource:
+    """What an outbox reads and changes of a tracker. :param other: fields, in place of these."""
+    parts: dict[str, Any] = {"ready": lambda: True, "owns": lambda uuid: False, **other}
+    return OutboxSource(
+        state=tracker.snapshot,
+        enqueue=tracker.unwritten.add,
+        remove=tracker.unwritten.remove,
+        **parts,
+    )
+
+
+def wanted_allocations(state: NodeState) -> dict[str, dict[str, dict[str, int]]]:
+    """What each consumer should have on this node's providers."""
+    return {
+        uuid: {provider: dict(part) for provider, part in consumer.parts.items()}
+        for owner in state.owners
+        for uuid, consumer in consumers_of(state, owner).items()
+    }
 
 
 class AllocatingAgent(Agent):
@@ -51,13 +72,7 @@ class AllocatingAgent(Agent):
         self, machine: str = "m", prepare: Callable[[FailingStore], object] = lambda store: None
     ) -> None:
         super().start(machine, prepare)
-        source = OutboxSource(
-            state=self.tracker.snapshot,
-            ready=lambda: True,
-            owns=lambda uuid: False,
-            enqueue=self.tracker.unwritten.add,
-            remove=self.tracker.unwritten.remove,
-        )
+        source = outbox_source(self.tracker)
         self.outbox = AllocationOutbox(self.api, source, self.clock, jitter=lambda: 0.5)
         self.tracker.listen(self.outbox.listener)
 
@@ -72,17 +87,13 @@ class AllocatingAgent(Agent):
             records = msgspec.to_builtins(provider.inventories)
             self.api.put_inventories(provider.uuid, generation, records)
 
-    def wanted(self) -> dict[str, dict[str, Mapping[str, int]]]:
+    def wanted(self) -> dict[str, dict[str, dict[str, int]]]:
         """What each consumer should have on this node's providers."""
-        return {
-            uuid: {provider: dict(part) for provider, part in consumer.parts.items()}
-            for owner in self.state.owners
-            for uuid, consumer in consumers_of(self.state, owner).items()
-        }
+        return wanted_allocations(self.state)
 
-    def found(self) -> dict[str, dict[str, Mapping[str, int]]]:
+    def found(self) -> dict[str, dict[str, dict[str, int]]]:
         """What Placement has for each consumer on this node's providers."""
-        found: dict[str, dict[str, Mapping[str, int]]] = {}
+        found: dict[str, dict[str, dict[str, int]]] = {}
         for each in self.api.tree(self.node.uuid):
             for uuid, part in self.api.allocations(each["uuid"])["allocations"].items():
                 found.setdefault(uuid, {})[each["uuid"]] = dict(part["resources"])
@@ -145,13 +156,7 @@ class OutboxSetup:
         """Load the state from the store, as a new process does."""
         self.tracker = tracker_on(self.store, self.clock)
         manage(self.tracker, self.mode)
-        source = OutboxSource(
-            state=self.tracker.snapshot,
-            ready=lambda: self.ready,
-            owns=lambda uuid: False,
-            enqueue=self.tracker.unwritten.add,
-            remove=self.tracker.unwritten.remove,
-        )
+        source = outbox_source(self.tracker, ready=lambda: self.ready)
         self.outbox = AllocationOutbox(
             self.api, source, self.clock, self.reporter, jitter=lambda: 1.0
         )
@@ -181,12 +186,8 @@ class OutboxSetup:
 
     def wanted(self) -> dict[str, dict[str, int]]:
         """What it should have."""
-        state = self.tracker.snapshot()
-        return {
-            uuid: dict(consumer.parts[NODE.uuid])
-            for owner in state.owners
-            for uuid, consumer in consumers_of(state, owner).items()
-        }
+        wanted = wanted_allocations(self.tracker.snapshot())
+        return {uuid: parts[NODE.uuid] for uuid, parts in wanted.items()}
 
 
 Host = TypeVar("Host", bound=Agent)
@@ -196,13 +197,8 @@ GUESTS = st.sampled_from([uid(n) for n in (701, 702, 703)])
 KINDS = st.sampled_from(["resize", "migration", "live-migration", "evacuation"])
 VERBS = st.sampled_from(
     [
-        "start_move_out",
-        "finish_move",
-        "finish_evacuation",
-        "drop_move_claim_at_source",
-        "drop_move_claim_at_dest",
-        "finish_revert",
-        "drop_move_claim",
+        *("start_move_out", "finish_move", "finish_evacuation", "finish_revert"),
+        *("drop_move_claim_at_source", "drop_move_claim_at_dest", "drop_move_claim"),
     ]
 )
 #: Chooses one of the flavors of a machine.

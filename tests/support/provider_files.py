@@ -50,6 +50,16 @@ def document(*entries: dict[str, Any], version: Any = "1.0") -> dict[str, Any]:
     return {"meta": {"schema_version": version}, "providers": list(entries)}
 
 
+def additional(resource_class: str, total: int, **fields: Any) -> AdditionalInventory:
+    """What a file adds to the root provider, by default one unit each. :param fields: others."""
+    plain = {"reserved": 0, "min_unit": 1, "max_unit": total, "step_size": 1}
+    return AdditionalInventory(
+        **{"suffix": "", "allocation_ratio": Decimal(1), **plain, **fields},
+        resource_class=resource_class,
+        total=total,
+    )
+
+
 def write(directory: Path, name: str, *entries: dict[str, Any]) -> Path:
     """Write a provider file with these items, and return its path."""
     directory.mkdir(exist_ok=True)

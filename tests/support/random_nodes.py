@@ -24,7 +24,6 @@ from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES
 from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import (
-    AdditionalInventory,
     Alias,
     EnabledMdevType,
     PciPolicy,
@@ -37,6 +36,7 @@ from rtagent.pci.mdev import mdev_inventories, mdev_uuid
 from tests.support.device_states import SEV, SEV_ES, attaching
 from tests.support.hosts import NODE, NOON, call, request, uid
 from tests.support.pci_hosts import gpu, record
+from tests.support.provider_files import additional
 
 FOO, CUSTOM_MDEV = "CUSTOM_FOO", "CUSTOM_MDEV"
 ALIASES = {
@@ -79,18 +79,9 @@ GPUS = tuple(
 PMEM = ResourceInventory(
     provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifiers=("ns0", "ns1", "ns2")
 )
-ADDITIONAL = tuple(
-    AdditionalInventory(
-        suffix=suffix,
-        resource_class=FOO,
-        total=total,
-        reserved=reserved,
-        min_unit=1,
-        max_unit=4,
-        step_size=step,
-        allocation_ratio=Decimal(ratio),
-    )
-    for suffix, total, reserved, step, ratio in (("", 5, 1, 1, "1"), ("net", 6, 0, 2, "1.5"))
+ADDITIONAL = (
+    additional(FOO, 5, reserved=1, max_unit=4),
+    additional(FOO, 6, suffix="net", max_unit=4, step_size=2, allocation_ratio=Decimal("1.5")),
 )
 RATIOS = ("1", "1", "0.75", "2", "16")
 #: Instances that may be on the host, by number, and one that never is.

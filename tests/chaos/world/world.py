@@ -10,12 +10,10 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 
 # isort: split
 import oslo_messaging
-from oslo_config import cfg
 from sqlalchemy.engine import make_url
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.rpc.transport import get_transport
 from tests.chaos.world.broker import TlsRabbitMQ
 from tests.chaos.world.clock import Clock, Steps
 from tests.chaos.world.features import KEYS, QEMU, TLS
@@ -29,6 +27,7 @@ from tests.chaos.world.qemu import NamedLibvirtd, Qemu
 from tests.chaos.world.volume import Volume, mountable
 from tests.servers import Libvirtd, MariaDB, Placement, PostgreSQL, RabbitMQ
 from tests.servers.daemon import Config, Daemon, SchedulerServer, wait_until
+from tests.support.workload.deployment import open_transport
 
 #: Seconds for the first start of everything.
 START_TIMEOUT = 180.0
@@ -194,20 +193,12 @@ class World:
             self.links[client, server] = Link(target.port)
         return self.links[client, server]
 
-    def open_transport(self, client: str = "callers", **options: Any) -> Any:
+    def open_transport(self, client: str = CALLERS, **options: Any) -> oslo_messaging.RPCTransport:
         """Return a transport of oslo.messaging, through a link of its own."""
-        conf = cfg.ConfigOpts()
-        conf([], project="rtagent", default_config_files=[])
-        url = self._broker_url(client)
-        transport: oslo_messaging.RPCTransport = get_transport(conf, url)
-        conf.set_override("transport_url", url)
         rabbit = {"rabbit_interval_max": 1, "heartbeat_timeout_threshold": 10, **options}
-        rabbit |= self._certificate(client)
-        for name, value in rabbit.items():
-            conf.set_override(name, value, group="oslo_messaging_rabbit")
-        for name, value in (self.keys.options(CALLERS) if self.keys else {}).items():
-            conf.set_override(name, value, group="rpc")
-        return transport
+        signing = self.keys.options(CALLERS) if self.keys else {}
+        url = self._broker_url(client)
+        return open_transport(url, signing, **rabbit, **self._certificate(client))
 
     def agent_database_url(self, host: str, *, direct: bool = True) -> str:
         """Return the SQLAlchemy URL of an agent's database. :param direct: not through its link."""

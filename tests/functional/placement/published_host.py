@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 import os_resource_classes as orc
 from keystoneauth1 import token_endpoint
 from msgspec.structs import replace
 
-from rtagent.model.consumers import consumers_of
 from rtagent.model.device import MdevType
 from rtagent.model.policy import (
     AdditionalInventory,
@@ -22,16 +20,18 @@ from rtagent.model.policy import (
 from rtagent.model.request import Allocation, BuildRequest, Flavor, Instance, PciRequest
 from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement import tree
-from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
+from rtagent.placement.allocation_outbox import AllocationOutbox
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import Ownership
 from tests.functional.placement.conftest import connect
 from tests.servers import Placement
 from tests.support.agents import Agent
+from tests.support.allocating_agents import outbox_source, wanted_allocations
 from tests.support.audited_allocations import MeddlingPlacement
 from tests.support.hosts import host, uid
 from tests.support.pci_hosts import ALIASES as DEVICE_ALIASES
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic
+from tests.support.provider_files import additional
 
 #: A GPU with mediated devices, and their type.
 SHARED_GPUS = ("0000:48:00.0", "0000:c8:00.0")
@@ -98,16 +98,7 @@ def policy(
 
 def offered(resource_class: str, total: int) -> AdditionalInventory:
     """Return what a provider file adds to the root provider."""
-    return AdditionalInventory(
-        suffix="",
-        resource_class=resource_class,
-        total=total,
-        reserved=1,
-        min_unit=1,
-        max_unit=3,
-        step_size=1,
-        allocation_ratio=Decimal(1),
-    )
+    return additional(resource_class, total, reserved=1, max_unit=3)
 
 
 class PublishedHost(Agent):
@@ -141,13 +132,7 @@ class PublishedHost(Agent):
             self._ownership,
             self.clock,
         )
-        source = OutboxSource(
-            state=self.tracker.snapshot,
-            ready=lambda: True,
-            owns=self._ownership.knows,
-            enqueue=self.tracker.unwritten.add,
-            remove=self.tracker.unwritten.remove,
-        )
+        source = outbox_source(self.tracker, owns=self._ownership.knows)
         self.outbox = AllocationOutbox(self.meddler, source, self.clock)
         self.tracker.listen(self.mirror.listener)
         self.tracker.listen(self.outbox.listener)
@@ -250,11 +235,7 @@ class PublishedHost(Agent):
     @property
     def wanted(self) -> dict[str, dict[str, dict[str, int]]]:
         """What each consumer should have on this node's providers."""
-        return {
-            uuid: {each: dict(part) for each, part in consumer.parts.items()}
-            for owner in self.state.owners
-            for uuid, consumer in consumers_of(self.state, owner).items()
-        }
+        return wanted_allocations(self.state)
 
     def allocations_in(self, root: str) -> dict[str, dict[str, dict[str, int]]]:
         """What each consumer has on the providers of a tree, in Placement."""

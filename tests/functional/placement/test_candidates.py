@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.support.device_states import VGPU_TYPE, after, device_host, policy
 from tests.support.hosts import NOON, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, nic, record
+from tests.support.provider_files import additional
 
 PF_1 = "0000:a0:00.0"
 VF_CLASS, FOO = "CUSTOM_PCI_8086_154C", "CUSTOM_FOO_OF_A_FILE"
@@ -50,16 +50,7 @@ class Scheduler:
                 *(vf for pf in (PF_0, PF_1) for vf in tuple(nic(pf, vfs=2))[1:]),
             ]
         )
-        foo = AdditionalInventory(
-            suffix="",
-            resource_class=FOO,
-            total=3,
-            reserved=0,
-            min_unit=1,
-            max_unit=3,
-            step_size=1,
-            allocation_ratio=Decimal(1),
-        )
+        foo = additional(FOO, 3)
         state = replace(device_host(devices, pci=REPORTED), node=node.state.node)
         offers = replace(state.policy, placement=PlacementPolicy(additional=(foo,)))
         node.state = replace(state, policy=offers)

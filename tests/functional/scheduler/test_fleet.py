@@ -11,21 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from random import Random
-from typing import Any
 
-from rtagent.audit import Auditor
 from rtagent.claims import activate_claim, instance_claim, release_claim
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.lifecycle.moves.steps import claimed_usage
-from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, Claim
+from rtagent.model.device import Device
 from rtagent.model.host_report import HostReport, InstanceInfo
-from rtagent.model.node import NodeRecord, Writer
-from rtagent.model.node_state import NodeState, restore
-from rtagent.model.policy import PciPolicy, Policy
+from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.server import RequestSpec, Selection
 from rtagent.model.units import MB_IN_GB
@@ -43,12 +38,9 @@ from rtagent.scheduler.report_documents import (
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.scheduler.weighing import HostWeighers
-from rtagent.testing.hypervisor import FakeHypervisor
-from rtagent.testing.memory_store import MemoryStore
-from rtagent.tracker import ResourceTracker
-from tests.support.host_states import node_named
-from tests.support.hosts import PINNED, PINNING, TOPOLOGY, call, uid
-from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
+from tests.support.agents import Agent
+from tests.support.hosts import PINNED, call, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 from tests.support.reporting_agents import ReportingAgent
 
 #: The filters of the schedulers: the default ones, and those that fit.
@@ -67,48 +59,28 @@ class FleetClock(SystemClock):
         return super().monotonic() + self.ahead
 
 
-class FleetNode:
-    """One host: its hypervisor, its tracker, and what it has reported."""
+class FleetNode(Agent):
+    """One host, and what it has reported."""
 
-    def __init__(self, name: str, policy: Policy, *devices: Any) -> None:
-        self.node, self._policy = node_named(name), policy
-        self.store = MemoryStore()
-        self.hypervisor = FakeHypervisor(TOPOLOGY, hostname=self.node.hypervisor_hostname)
-        self.hypervisor.plug(*devices)
-        clock = SystemClock()
-        stored = self.store.enroll(self.node.uuid, self.node.hypervisor_hostname, self._record)
-        self.tracker = ResourceTracker(self.store, clock, restore(stored, policy))
-        self.auditor = Auditor(self.tracker, self.hypervisor, clock)
-        assert self.auditor.run("start").good
-        self.agent = ReportingAgent(name, self.state)
+    def __init__(self, number: int, *devices: Device) -> None:
+        super().__init__(number, clock=SystemClock())
+        self.world.plug(*devices)
+        self.audit()
+        self.agent = ReportingAgent(self.node.host, self.state)
         self.reported: NodeState | None = None
 
-    def _record(self, records: Sequence[NodeRecord]) -> NodeRecord:
-        writer = Writer(machine_id=self.node.host, boot_id="b", state_path="/s")
-        return NodeRecord(node=self.node, epoch=1, revision=0, writer=writer)
-
-    @property
-    def state(self) -> NodeState:
-        return self.tracker.snapshot()
-
-    @property
-    def stored(self) -> NodeState:
-        """The state that a restart would find."""
-        return restore(self.store.load(self.node.uuid), self._policy)
-
-    def build(self, owner: str, flavor: Flavor, selection: Selection) -> Claim:
+    def create(self, owner: str, flavor: Flavor, selection: Selection) -> Claim:
         """Do what a conductor does on a selected host: claim, activate, start the domain."""
         build = BuildRequest(instance=Instance(uuid=owner, flavor=flavor), limits=selection.limits)
-        asked = Call(method="instance_claim", operation_id=selection.operation_id, digest="d")
+        asked = call("instance_claim", selection.operation_id)
         claim = self.tracker.create(instance_claim, asked, build)
         claim = self.tracker.change(activate_claim, call("activate_claim"), claim.uuid)
-        usage = claimed_usage(claim)
-        self.hypervisor.start_domain(owner, usage.vcpus, usage.memory_mb, occupancy=usage.occupancy)
+        self.start_domain(claim)
         return claim
 
     def delete(self, claim: Claim) -> None:
         """Stop the domain and release its claim."""
-        self.hypervisor.destroy(claim.owner_id)
+        self.world.destroy(claim.owner_id)
         self.tracker.execute(release_claim, call("release_claim"), claim.uuid)
 
 
@@ -189,11 +161,6 @@ def request(flavor: Flavor) -> RequestSpec:
     return RequestSpec(flavor=flavor)
 
 
-POLICY = Policy(
-    numa=PINNING,
-    pci=PciPolicy(specs=SPECS, aliases=ALIASES),
-    cpu_allocation_ratio=Policy().cpu_allocation_ratio * 4,
-)
 PLAIN = Flavor(vcpus=1, memory_mb=3 * 1024, root_gb=5)
 PINNED_TWO = Flavor(vcpus=2, memory_mb=1024, root_gb=5, extra_specs=PINNED)
 WITH_GPU = Flavor(vcpus=1, memory_mb=512, extra_specs={**PINNED, "pci_passthrough:alias": "gpu:1"})
@@ -202,7 +169,7 @@ HOSTS, CALLERS, CALLS = 50, 16, 15
 
 
 def fleet_of(number: int) -> Fleet:
-    nodes = [FleetNode(f"h{n}", POLICY, gpu(GPU_0, 0), gpu(GPU_1, 1)) for n in range(number)]
+    nodes = [FleetNode(n, gpu(GPU_0, 0), gpu(GPU_1, 1)) for n in range(number)]
     return Fleet(nodes, schedulers=2)
 
 
@@ -243,7 +210,7 @@ class Caller:
             for selection in (found.selected, *found.alternates):
                 self.counts["tried"] += 1
                 try:
-                    claim = self._fleet.nodes[selection.host].build(owner, flavor, selection)
+                    claim = self._fleet.nodes[selection.host].create(owner, flavor, selection)
                 except ComputeResourcesUnavailable as refused:
                     assert refused.kwargs["reasons"]
                     self._scheduler.scheduler.forget_claim(selection.operation_id)
@@ -272,7 +239,7 @@ def check_host(node: FleetNode, running: dict[str, Claim]) -> None:
     assert node.stored.claims == state.claims
     for owner, claim in running.items():
         assert state.claims[claim.uuid].state == ACTIVE
-        assert owner in node.hypervisor.observe().domains
+        assert owner in node.world.observe().domains
     cpus = [cpu for c in state.claims.values() if c.numa_topology for cpu in c.numa_topology.taken]
     devices = [device.address for claim in state.claims.values() for device in claim.pci]
     assert len(cpus) == len(set(cpus)), "a CPU has two owners"
@@ -311,7 +278,7 @@ def test_sixteen_callers_of_two_schedulers_on_fifty_nearly_full_hosts():
         check_host(node, running[name])
         mine = {claim.uuid for claim in running[name].values()}
         assert set(node.state.claims) == set(before[name]) | mine
-        assert node.auditor.run("test").good
+        assert node.audit().good
     # A claim that ended before a report named it is assumed until its time has passed.
     fleet.clock.ahead += SchedulerOptions().assume_timeout + 1
     fleet.publish()
@@ -320,7 +287,7 @@ def test_sixteen_callers_of_two_schedulers_on_fifty_nearly_full_hosts():
 
 
 def test_refusal_by_a_race_is_counted_and_an_alternate_is_taken():
-    nodes = [FleetNode(name, POLICY, gpu(GPU_0, 0)) for name in ("h0", "h1")]
+    nodes = [FleetNode(number, gpu(GPU_0, 0)) for number in (0, 1)]
     fleet = Fleet(nodes, schedulers=2)
     first, second = Caller(fleet, 0), Caller(fleet, 1)
     first.build(WITH_GPU)

@@ -12,7 +12,6 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.calls import Calls
@@ -20,7 +19,6 @@ from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
 from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
-from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.rpc.trust.private_key import PrivateKey
 from tests.functional.cli.shell import run
@@ -29,6 +27,7 @@ from tests.servers.daemon import Daemon, SchedulerServer, wait_until
 from tests.support.hosts import uid
 from tests.support.scheduler_rpc import spec
 from tests.support.trust import KeyFiles
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
 FLAVOR = {"vcpus": 1, "memory_mb": 64}
@@ -71,13 +70,8 @@ class Site:
 
     def transport(self, key: str | None = None) -> oslo_messaging.RPCTransport:
         """The transport of a program that has a key, or none."""
-        conf = cfg.ConfigOpts()
-        conf([])
-        transport = get_transport(conf, self.url)
-        for name, value in self.files.options(key).items():
-            conf.set_override(name, value, group="rpc")
-        self._transports.append(transport)
-        return transport
+        self._transports.append(open_transport(self.url, self.files.options(key)))
+        return self._transports[-1]
 
     def agent(self, key: str | None = None, **options: Any) -> AgentAPI:
         return AgentAPI(self.transport(key), self.host, timeout=30, attempts=1, **options)

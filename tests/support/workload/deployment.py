@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import oslo_messaging
@@ -198,12 +199,20 @@ class DaemonHome:
             self.proxy.close()
 
 
-def open_transport(url: str) -> oslo_messaging.RPCTransport:
-    """Open a transport for callers of daemons on that broker. Its cleanup takes seconds."""
+def open_transport(
+    url: str, rpc: Mapping[str, object] = MappingProxyType({}), **rabbit: object
+) -> oslo_messaging.RPCTransport:
+    """Open a transport for callers of daemons on that broker. Its cleanup takes seconds.
+
+    :param rpc: options of that group. :param rabbit: of ``[oslo_messaging_rabbit]``.
+    """
     conf = cfg.ConfigOpts()
     conf([], project="rtagent", default_config_files=[])
     transport = get_transport(conf, url)
     conf.set_override("transport_url", url)
+    for group, options in (("rpc", rpc), ("oslo_messaging_rabbit", rabbit)):
+        for name, value in options.items():
+            conf.set_override(name, value, group=group)
     return transport
 
 
