@@ -1,7 +1,8 @@
 """Guests of libvirt: what they claim, and their documents."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lxml import etree
 from msgspec.structs import replace
@@ -68,6 +69,24 @@ def combinations() -> Iterator[dict[str, str]]:
         except InvalidFlavor:
             continue
         yield specs
+
+
+def enacting(domain: str, *claims: Mapping[str, Any]) -> str:
+    """Return a domain document with the elements of claims in place of its own.
+
+    :param claims: replies of an agent; their devices are added.
+    """
+    root = etree.fromstring(domain)
+    for claim in claims:
+        for child in etree.fromstring(f"<guest>{claim['guest']}</guest>"):
+            present = root.find(child.tag)
+            if present is None:
+                root.append(child)
+            elif child.tag == "devices":
+                present.extend(list(child))
+            else:
+                root.replace(present, child)
+    return etree.tostring(root, encoding="unicode")
 
 
 def plain_domain(kind: str = "qemu", vcpus: int = 1, memory_mb: int = 2048) -> str:

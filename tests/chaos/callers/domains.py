@@ -13,6 +13,7 @@ from rtagent.virt.simulate import World as HostWorld
 from tests.chaos.history import REMOVE, RUN, History
 from tests.chaos.world.qemu import LONGEST_OUTAGE, Qemu
 from tests.servers.libvirtd import domain_xml as qemu_xml
+from tests.support.guests import enacting
 
 
 class Domains:
@@ -37,7 +38,7 @@ class Domains:
         """
         uuid, flavor = claim["owner_id"], claim["flavor"]
         document = self._document(host, uuid, flavor["vcpus"], flavor["memory_mb"])
-        document = _enacting(document, [claim, *attached])
+        document = enacting(document, claim, *attached)
         if host in self._qemu:
             self._qemu[host].run(uuid, document)
         else:
@@ -103,21 +104,6 @@ class Domains:
                         raise
                     time.sleep(0.2)
             yield world
-
-
-def _enacting(domain: str, claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return a domain document with the children that enact claims."""
-    root = etree.fromstring(domain)
-    for claim in claims:
-        for child in etree.fromstring(f"<guest>{claim['guest']}</guest>"):
-            present = root.find(child.tag)
-            if present is None:
-                root.append(child)
-            elif child.tag == "devices":
-                present.extend(list(child))
-            else:
-                root.replace(present, child)
-    return etree.tostring(root, encoding="unicode")
 
 
 def _device_document(file: Path, name: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.functional.cli.shell import Run, run, serving
+from tests.functional.cli.shell import Run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
 from tests.support.claims import domain_document
@@ -72,11 +72,6 @@ def agent(
     directory, url = tmp_path_factory.mktemp("adopted-mdevs"), rabbitmq_server.transport_url
     with Daemon(directory, url, uri=host_uri(host), config=CONFIG) as daemon:
         yield serving(daemon)
-
-
-@pytest.fixture
-def rtagent(agent: Daemon) -> Run:
-    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
 
 
 def identifiers(*guests: str) -> set[str]:

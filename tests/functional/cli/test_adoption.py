@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.functional.cli.shell import Run, run, serving
+from tests.functional.cli.shell import Run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
 from tests.support.claims import domain_document, hostdev, metadata, pinned_parts
@@ -65,11 +65,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -
         directory, rabbitmq_server.transport_url, uri=host_uri(file), config=config
     ) as daemon:
         yield serving(daemon)
-
-
-@pytest.fixture
-def rtagent(agent: Daemon) -> Run:
-    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
 
 
 def used(agent: Daemon) -> dict[str, Any]:

@@ -28,11 +28,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -
 
 
 @pytest.fixture
-def rtagent(agent: Daemon) -> Run:
-    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
-
-
-@pytest.fixture
 def claim(rtagent: Run) -> Iterator[str]:
     """Return the uuid of a building claim, which is released at the end."""
     created = rtagent("claim", "create", "--instance", str(uuid4()), *SMALL, "-f", "json")

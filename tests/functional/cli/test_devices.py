@@ -12,7 +12,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.functional.cli.shell import Run, run, serving
+from tests.functional.cli.shell import Run, serving
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_devices import pci_name
@@ -44,11 +44,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -
     )
     with made as daemon:
         yield serving(daemon)
-
-
-@pytest.fixture
-def rtagent(agent: Daemon) -> Run:
-    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
 
 
 def requesting(aliases: str) -> list[str]:

@@ -117,6 +117,15 @@ class Host:
         assert outcome.code == expected, (outcome.out, outcome.err)
         return {each["check"]: (each["result"], each["details"]) for each in outcome.json}
 
+    def check_part(self, title: str, expected: str, words: str = "") -> str:
+        """Check the result of a part, and that its details have these words; return these."""
+        result, details = self.check({"Warning": WARNING, "Failure": FAILURE}[expected])[title]
+        assert (result, words in details) == (expected, True), details
+        return details
+
+    def use_placement(self, port: int) -> None:
+        self.configure("placement", auth_type="none", endpoint=f"http://127.0.0.1:{port}")
+
 
 @pytest.fixture
 def host(directory: Path, tmp_path: Path) -> Iterator[Host]:
@@ -134,9 +143,7 @@ def new_host(tmp_path: Path) -> Host:
 
 
 def test_every_check_succeeds_on_a_host_that_is_ready(host, placement):
-    host.configure(
-        "placement", auth_type="none", endpoint=f"http://127.0.0.1:{placement.server_port}"
-    )
+    host.use_placement(placement.server_port)
     before = sorted(host.directory.iterdir())
     results = host.check(OK)
     assert {title: result for title, (result, _) in results.items()} == dict.fromkeys(
@@ -156,11 +163,8 @@ def test_the_table_is_that_of_oslo_upgradecheck(host):
 
 
 def test_a_new_host_gives_warnings(new_host):
-    results = new_host.check(WARNING)
-    assert results["Database schema"][0] == "Warning"
-    assert "does not exist: rtagentd creates it" in results["Database schema"][1]
-    assert results[IDENTITY][0] == "Warning"
-    assert "rtagentd starts as a new node" in results[IDENTITY][1]
+    new_host.check_part("Database schema", "Warning", "does not exist: rtagentd creates it")
+    new_host.check_part(IDENTITY, "Warning", "rtagentd starts as a new node")
     assert not (new_host.directory / "rtagent.sqlite").exists()
 
 
@@ -192,13 +196,11 @@ def test_a_missing_configuration_file_is_a_failure(tmp_path):
 def test_deprecated_and_unknown_options_are_warnings(host):
     host.configure("DEFAULT", misspelt=1)
     host.configure("devices", enabled_vgpu_types="nvidia-35, nvidia-36")
-    result, details = host.check(WARNING)["Options"]
-    assert result == "Warning"
+    details = host.check_part("Options", "Warning", "only nvidia-35")
     assert [line.removeprefix(f"{host.file}: ") for line in details.splitlines()][:2] == [
         "[devices] enabled_vgpu_types is deprecated: use [devices] enabled_mdev_types",
         "[DEFAULT] misspelt is not an option of the agent",
     ]
-    assert "only nvidia-35" in details
 
 
 # -- database -------------------------------------------------------------------------------------
@@ -209,10 +211,9 @@ def test_an_older_schema_is_a_failure_with_the_remedy(new_host):
     migrate.sync(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
-    results = new_host.check(FAILURE)
-    assert results["Database schema"][0] == "Failure"
-    assert "run rtagent db sync" in results["Database schema"][1]
-    assert results[IDENTITY] == ("Warning", "not checked: the database cannot be read")
+    new_host.check_part("Database schema", "Failure", "run rtagent db sync")
+    unread = ("Warning", "not checked: the database cannot be read")
+    assert new_host.check(FAILURE)[IDENTITY] == unread
 
 
 def test_a_schema_is_a_failure_if_it_is_newer_by_more_than_one_release(new_host):
@@ -224,15 +225,13 @@ def test_a_schema_is_a_failure_if_it_is_newer_by_more_than_one_release(new_host)
     assert (result, details) == ("Success", "the schema is 9999")
     with engine.begin() as connection:
         connection.execute(text("UPDATE schema_compatibility SET oldest_writer = '9998'"))
-    result, details = new_host.check(FAILURE)["Database schema"]
-    assert (result, "9999, newer than" in details) == ("Failure", True)
+    new_host.check_part("Database schema", "Failure", "9999, newer than")
 
 
 def test_an_unreachable_database_is_a_failure(new_host):
     url = "postgresql+psycopg://u:secret@127.0.0.1:9/x"
     new_host.configure("database", connection=url, operation_timeout=1)
-    result, details = new_host.check(FAILURE)["Database schema"]
-    assert (result, "secret" in details) == ("Failure", False)
+    assert "secret" not in new_host.check_part("Database schema", "Failure")
 
 
 def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
@@ -243,8 +242,7 @@ def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
         connection.execute(text("ALTER TABLE operations SET UNLOGGED"))
     engine.dispose()
     new_host.configure("database", connection=url)
-    result, details = new_host.check(FAILURE)["Database schema"]
-    assert (result, "operations is unlogged" in details) == ("Failure", True)
+    new_host.check_part("Database schema", "Failure", "operations is unlogged")
 
 
 # -- hypervisor and identity ----------------------------------------------------------------------
@@ -252,44 +250,37 @@ def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
 
 def test_an_unreachable_libvirt_is_a_failure(host):
     host.configure("libvirt", connection_uri="test:///nowhere/host.xml")
-    results = host.check(FAILURE)
-    assert results["Hypervisor"][0] == "Failure"
-    assert "/nowhere/host.xml" in results["Hypervisor"][1]
-    assert results[IDENTITY][0] == "Success"
+    host.check_part("Hypervisor", "Failure", "/nowhere/host.xml")
+    assert host.check(FAILURE)[IDENTITY][0] == "Success"
 
 
 def test_a_missing_state_directory_is_a_warning(host, tmp_path):
     host.configure("DEFAULT", state_path=tmp_path / "none")
-    result, details = host.check(WARNING)[IDENTITY]
-    assert (result, "rtagentd creates it" in details) == ("Warning", True)
+    host.check_part(IDENTITY, "Warning", "rtagentd creates it")
 
 
 def test_a_lost_compute_id_is_a_failure_that_names_the_uuid(host):
     recorded = host.compute_id.read_text().strip()
     host.compute_id.unlink()
-    result, details = host.check(FAILURE)[IDENTITY]
-    assert (result, recorded in details) == ("Failure", True)
+    host.check_part(IDENTITY, "Failure", recorded)
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "{other}"])
 def test_a_compute_id_that_is_not_the_records_is_a_failure(host, content):
     host.compute_id.write_text(content.format(other=uuid.uuid4()))
-    result, details = host.check(FAILURE)[IDENTITY]
-    assert (result, str(host.compute_id) in details) == ("Failure", True)
+    host.check_part(IDENTITY, "Failure", str(host.compute_id))
 
 
 def test_a_renamed_host_is_a_failure(host, tmp_path):
     simulate(tmp_path / "host.xml", Machine(hostname="renamed"))
     host.configure("libvirt", connection_uri=host_uri(tmp_path / "host.xml"))
-    result, details = host.check(FAILURE)[IDENTITY]
-    assert (result, "renamed" in details) == ("Failure", True)
+    host.check_part(IDENTITY, "Failure", "renamed")
 
 
 def test_a_node_without_a_record_is_a_warning(new_host):
     migrate.sync(open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5))
     new_host.compute_id.write_text(f"{uuid.uuid4()}\n")
-    result, details = new_host.check(WARNING)[IDENTITY]
-    assert (result, "has no record" in details) == ("Warning", True)
+    new_host.check_part(IDENTITY, "Warning", "has no record")
 
 
 # -- rows of the node -----------------------------------------------------------------------------
@@ -310,8 +301,7 @@ def damage(host: Host, statement: str) -> None:
 
 def test_a_row_that_is_damaged_is_a_warning(host):
     damage(host, "UPDATE compute_nodes SET topology = '{'")
-    result, details = host.check(WARNING)[ROWS]
-    assert (result, "topology" in details) == ("Warning", True)
+    host.check_part(ROWS, "Warning", "topology")
 
 
 def test_rows_that_are_not_known_are_a_failure(host):
@@ -346,36 +336,29 @@ def test_rows_of_a_host_without_a_record_are_not_checked(new_host):
 
 
 def test_placement_without_auth_type_is_a_warning(host):
-    results = host.check(WARNING)
-    assert results["Placement"][0] == "Warning"
-    assert "auth_type is unset" in results["Placement"][1]
+    host.check_part("Placement", "Warning", "auth_type is unset")
 
 
 @pytest.mark.parametrize("versions", [("1.0", "1.37"), ("1.39", "1.40")])
 def test_a_placement_without_the_microversion_is_a_failure(host, placement, versions):
     placement.versions = versions
-    url = f"http://127.0.0.1:{placement.server_port}"
-    host.configure("placement", auth_type="none", endpoint=url)
-    result, details = host.check(FAILURE)["Placement"]
-    assert (result, " to ".join(versions) in details) == ("Failure", True)
+    host.use_placement(placement.server_port)
+    host.check_part("Placement", "Failure", " to ".join(versions))
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "expected", "words"),
-    [(403, WARNING, "Warning", "role service"), (401, FAILURE, "Failure", "answered 401")],
+    ("status", "expected", "words"),
+    [(403, "Warning", "role service"), (401, "Failure", "answered 401")],
 )
-def test_a_user_whom_placement_refuses(host, placement, status, code, expected, words):
+def test_a_user_whom_placement_refuses(host, placement, status, expected, words):
     placement.reshape = status
-    url = f"http://127.0.0.1:{placement.server_port}"
-    host.configure("placement", auth_type="none", endpoint=url)
-    result, details = host.check(code)["Placement"]
-    assert (result, words in details) == (expected, True)
+    host.use_placement(placement.server_port)
+    host.check_part("Placement", expected, words)
 
 
 def test_an_unreachable_placement_is_a_failure(host):
-    host.configure("placement", auth_type="none", endpoint="http://127.0.0.1:9")
-    result, details = host.check(FAILURE)["Placement"]
-    assert (result, "127.0.0.1:9" in details) == ("Failure", True)
+    host.use_placement(9)
+    host.check_part("Placement", "Failure", "127.0.0.1:9")
 
 
 # -- unexpected errors ----------------------------------------------------------------------------

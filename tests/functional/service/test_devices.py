@@ -6,13 +6,14 @@ import json
 import uuid
 
 import pytest
-from lxml import etree
 from oslo_context.context import RequestContext
 
 from rtagent.errors import ComputeResourcesUnavailable, PciDevicesNotClaimed
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.claims import hostdev
+from tests.support.guests import enacting
 from tests.support.node_devices import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 
@@ -56,19 +57,11 @@ def fail_power(daemon: Daemon) -> None:
 
 def run(daemon: Daemon, owner: str, *claims: dict) -> None:
     """Start the owner's domain with the guest XML of its claims."""
-    domain = etree.fromstring(domain_xml(owner, vcpus=1, memory_mb=64))
-    domain.remove(domain.find("vcpu"))
-    devices = etree.SubElement(domain, "devices")
-    for claim in claims:
-        for child in etree.fromstring(f"<guest>{claim['guest']}</guest>"):
-            if child.tag == "devices":
-                devices.extend(child)
-            else:
-                domain.insert(3, child)
+    domain = enacting(domain_xml(owner, vcpus=1, memory_mb=64), *claims)
     with edit(daemon.host_file) as world:
         with contextlib.suppress(SimulationError):  # it does not run yet
             world.remove_domain(owner)
-        world.add_domain(etree.tostring(domain).decode())
+        world.add_domain(domain)
 
 
 def devices(claim: dict) -> list[str]:
@@ -140,7 +133,7 @@ def test_guests_get_devices_and_release_them(daemon, agent):
 
 def test_orphan_keeps_its_device_and_an_unplugged_device_stays_claimed(daemon, agent):
     orphan = str(uuid.uuid4())
-    run(daemon, orphan, {"guest": hostdev(GPU_0)})
+    run(daemon, orphan, {"guest": f"<devices>{hostdev(GPU_0)}</devices>"})
     wait_until(lambda: [o["domain_uuid"] for o in daemon.read("orphans")["orphans"]] == [orphan])
     held = agent.instance_claim(CONTEXT, instance("gpu:1"))
     assert devices(held) == [GPU_1]
@@ -170,17 +163,6 @@ def test_orphan_keeps_its_device_and_an_unplugged_device_stays_claimed(daemon, a
 
 def instance_of(claim: dict) -> dict:
     return {"uuid": claim["owner_id"], "flavor": claim["flavor"]}
-
-
-def hostdev(*addresses: str) -> str:
-    return f"<devices>{''.join(map(_hostdev, addresses))}</devices>"
-
-
-def _hostdev(address: str) -> str:
-    domain, bus, slot, function = address.replace(".", ":").split(":")
-    its = f"domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'"
-    source = f"<source><address {its}/></source>"
-    return f"<hostdev mode='subsystem' type='pci' managed='yes'>{source}</hostdev>"
 
 
 def test_an_interpreter_with_other_hashes_finds_what_another_one_wrote_and_ends(daemon, agent):

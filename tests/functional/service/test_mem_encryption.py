@@ -10,9 +10,8 @@ from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.mem_encryption import AMD_SEV, MemEncryption
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
-from tests.functional.service.test_pmem import guest
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.guests import granted
+from tests.support.guests import enacting, granted
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
 CLASS = "MEM_ENCRYPTION_CONTEXT"
@@ -42,7 +41,7 @@ def test_contexts_are_claimed_used_and_refused(daemon, agent):
     owner, foreign = claim["owner_id"], str(uuid.uuid4())
     other = replace(granted(1, 64), mem_encryption=MemEncryption(model=AMD_SEV))
     with edit(daemon.host_file) as world:
-        world.add_domain(guest(domain_xml(owner, vcpus=1, memory_mb=64), claim))
+        world.add_domain(enacting(domain_xml(owner, vcpus=1, memory_mb=64), claim))
         world.add_domain(apply(domain_xml(foreign, vcpus=1, memory_mb=64), other))
     wait_until(lambda: len(daemon.read("orphans")["orphans"]) == 1)
     wait_until(lambda: agent.get_claim(CONTEXT, claim["uuid"])["claim"]["state"] == "active")

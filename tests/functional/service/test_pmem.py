@@ -11,7 +11,7 @@ from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.guests import granted, with_namespaces
+from tests.support.guests import enacting, granted, with_namespaces
 
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
 CLASS = "CUSTOM_PMEM_NAMESPACE_4GB"
@@ -64,13 +64,13 @@ def test_namespaces_are_claimed_used_and_lost(daemon, agent):
     mine = claim["owner_id"]
     with edit(daemon.host_file) as world:
         world.remove_domain(foreign)
-        world.add_domain(guest(plain(mine), claim))
+        world.add_domain(enacting(plain(mine), claim))
     wait_until(lambda: agent.get_claim(CONTEXT, claim["uuid"])["claim"]["state"] == "active")
     wait_until(lambda: held(daemon) == {"ns0": None, "ns1": mine})
     assert daemon.read("drift")["drift"] == []
 
     daemon.terminate()
-    domain = guest(plain(mine), claim)
+    domain = enacting(plain(mine), claim)
     simulate(daemon.host_file, machine(ns0=4096), [domain])
     daemon.start().wait_ready()  # what is held does not stop the start
     (absent,) = (d for d in daemon.read("drift")["drift"] if d["problem"] != "QuantityDiffers")
@@ -84,16 +84,6 @@ def test_namespaces_are_claimed_used_and_lost(daemon, agent):
     daemon.start()
     assert daemon.wait() == EX_CONFIG
     assert "[libvirt] pmem_namespaces = ns1: this host does not have it" in daemon.last_lines()
-
-
-def guest(document: str, claim: dict) -> str:
-    """A domain with the elements of a claim in place of its own."""
-    domain = etree.fromstring(document)
-    for child in etree.fromstring(f"<guest>{claim['guest']}</guest>"):
-        for old in domain.findall(child.tag):
-            domain.remove(old)
-        domain.insert(3, child)
-    return etree.tostring(domain).decode()
 
 
 def test_a_host_without_the_command_that_lists_namespaces_is_refused(daemon, tmp_path):
