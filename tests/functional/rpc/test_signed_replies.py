@@ -13,6 +13,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 import pytest
+from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.embedded import SystemClock
@@ -21,15 +22,24 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.topics import AGENT, VERSIONS
+from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import ReplyClaims, arguments_digest
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
 from tests.support.trust import KeyFiles
-from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="alice", overwrite=False)
 URL = "fake://"
+
+
+def transport(options: dict[str, object]) -> oslo_messaging.RPCTransport:
+    conf = cfg.ConfigOpts()
+    conf([])
+    made = get_transport(conf, URL)
+    for name, value in options.items():
+        conf.set_override(name, value, group="rpc")
+    return made
 
 
 class Peer:
@@ -41,7 +51,7 @@ class Peer:
         self.reply = reply
         self.pings: list[dict[str, Any]] = []
         self._server = oslo_messaging.get_rpc_server(
-            open_transport(URL, {}),
+            transport({}),
             oslo_messaging.Target(topic=AGENT, server=host, version=VERSIONS[AGENT]),
             [self],
             executor="threading",
@@ -82,7 +92,7 @@ def serve(files: KeyFiles) -> Iterator[Callable[..., str]]:
         options = {} if key is None else files.options(key)
         servers.append(
             RpcServer(
-                open_transport(URL, options),
+                transport(options),
                 host,
                 agent.endpoint,
                 agent.in_flight,
@@ -108,7 +118,7 @@ def peer() -> Iterator[Peer]:
 
 
 def client(files: KeyFiles, host: str, **options: Any) -> AgentAPI:
-    known = open_transport(URL, files.options(**options.pop("rpc", {})))
+    known = transport(files.options(**options.pop("rpc", {})))
     return AgentAPI(known, host, timeout=60, attempts=1, **options)
 
 
@@ -198,7 +208,7 @@ def test_signed_reply_to_another_call_is_refused(
 ):
     """An impostor passes on what the agent signs."""
     real = oslo_messaging.get_rpc_client(
-        open_transport(URL, {}),
+        transport({}),
         oslo_messaging.Target(topic=AGENT, server=serve("peer", recorded_for), version="1.0"),
         timeout=60,
     )
@@ -216,6 +226,7 @@ def test_signed_reply_to_another_call_is_refused(
 
 
 def test_what_no_server_can_answer_is_not_an_impostor(files: KeyFiles):
-    transport = open_transport(URL, files.options())
     with pytest.raises(oslo_messaging.MessagingTimeout):
-        AgentAPI(transport, "gone", timeout=1, attempts=1, verify=True).ping(CONTEXT)
+        AgentAPI(transport(files.options()), "gone", timeout=1, attempts=1, verify=True).ping(
+            CONTEXT
+        )
