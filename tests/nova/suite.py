@@ -28,14 +28,9 @@ from typing import Any
 RUNNER = Path(__file__).with_name("runner.py")
 #: Of the package ``nova.tests.functional``.
 SUITES = (
-    "libvirt/**/test_*.py",
-    "compute/**/test_*.py",
-    "regressions/**/test_*.py",
-    "notification_sample_tests/**/test_*.py",
-    "test_servers*.py",
-    "test_evacuate*.py",
-    "test_cold_migrate*.py",
-    "test_live_migration*.py",
+    *("libvirt/**/test_*.py", "compute/**/test_*.py", "regressions/**/test_*.py"),
+    *("notification_sample_tests/**/test_*.py", "test_servers*.py", "test_evacuate*.py"),
+    *("test_cold_migrate*.py", "test_live_migration*.py"),
 )
 #: Modules that one process runs. A process that has run many tests becomes slow.
 AT_ONCE = 8

@@ -24,12 +24,8 @@ from tests.nova.pci_case import PINNED
 
 #: Functions of Nova's that write instances and migrations.
 WRITES = (
-    "instance_update",
-    "instance_update_and_get_original",
-    "instance_extra_update_by_uuid",
-    "instance_destroy",
-    "migration_create",
-    "migration_update",
+    *("instance_update", "instance_update_and_get_original", "instance_extra_update_by_uuid"),
+    *("instance_destroy", "migration_create", "migration_update"),
 )
 Units = set[tuple[str, str]]
 HERE, THERE = "compute1", "compute2"

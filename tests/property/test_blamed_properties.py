@@ -58,5 +58,6 @@ def test_error_names_only_what_was_set(specs, properties, vcpus):
     except InvalidFlavor as error:
         named = error.kwargs["properties"]
         assert named and named.items() <= was_set
+        assert error.kwargs["rule"]
     except InvalidPciRequest as error:
         assert error.kwargs["where"] in specs

@@ -1,6 +1,7 @@
 """Reports that decode and make no sense: readers of the view work, and other hosts are unharmed."""
 
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,12 @@ from tests.support.pci_hosts import PF_0, vf
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver
 
 NODE = fleet_node(4)
+
+
+def tuples(values: st.SearchStrategy[Any], most: int | None = None) -> st.SearchStrategy[Any]:
+    return st.lists(values, max_size=most).map(tuple)
+
+
 numbers = st.sampled_from([0, 1, 2, 7, 99, 2**31 - 1, 2**53 - 1])
 small = st.integers(0, 60)
 addresses = st.sampled_from([vf(0), vf(1), PF_0, "0000:99:00.0", "", "nonsense"])
@@ -39,16 +46,14 @@ usages = st.builds(
     disk_mb=numbers,
     pinned=st.dictionaries(small, st.integers(1, 3), max_size=4),
     kept=st.dictionaries(small, st.integers(1, 3), max_size=4),
-    cells=st.lists(cells, max_size=3).map(tuple),
-    quantities=st.lists(
-        st.builds(UsedQuantity, suffix=names, resource_class=names, quantity=numbers), max_size=2
-    ).map(tuple),
-    devices=st.lists(addresses, max_size=3).map(tuple),
-    mdev_parents=st.lists(addresses, max_size=2).map(tuple),
-    resources=st.lists(names, max_size=2).map(tuple),
-    former_pools=st.lists(
-        st.builds(ResourcePool, provider=addresses, resource_class=names), max_size=2
-    ).map(tuple),
+    cells=tuples(cells, 3),
+    quantities=tuples(
+        st.builds(UsedQuantity, suffix=names, resource_class=names, quantity=numbers), 2
+    ),
+    devices=tuples(addresses, 3),
+    mdev_parents=tuples(addresses, 2),
+    resources=tuples(names, 2),
+    former_pools=tuples(st.builds(ResourcePool, provider=addresses, resource_class=names), 2),
 )
 counters = st.dictionaries(
     st.sampled_from(["num_instances", "num_vm_building", "", "io_workload", "num_task_None"]),
@@ -63,6 +68,7 @@ guest_cells = st.builds(
     cpuset_kept=st.frozensets(small, max_size=2),
     pagesize=st.none() | st.sampled_from([3, 2048]),
 )
+ids = dict.fromkeys(("vendor_id", "product_id", "dev_type", "request_id"), names)
 claims = st.builds(
     lambda at, fields: replace(
         list(NODE.claims.values())[at],
@@ -79,27 +85,17 @@ claims = st.builds(
             "state": st.sampled_from(["building", "active", "incoming", "released", "odd"]),
             "kind": st.sampled_from(["build", "resize", "attach", "odd"]),
             "migration_uuid": st.sampled_from([None, uid(9)]),
-            "numa_topology": st.builds(Assignment, cells=st.lists(guest_cells).map(tuple)),
-            "pci": st.lists(
-                st.builds(
-                    AssignedDevice,
-                    address=addresses,
-                    vendor_id=names,
-                    product_id=names,
-                    dev_type=names,
-                    request_id=names,
-                ),
-                max_size=2,
-            ).map(tuple),
-            "resources": st.lists(
+            "numa_topology": st.builds(Assignment, cells=tuples(guest_cells)),
+            "pci": tuples(st.builds(AssignedDevice, address=addresses, **ids), 2),
+            "resources": tuples(
                 st.builds(
                     AssignedResource,
                     resource_class=names,
                     identifier=names,
                     parent_addr=st.none() | addresses,
                 ),
-                max_size=2,
-            ).map(tuple),
+                2,
+            ),
         },
     ),
 )
@@ -124,7 +120,7 @@ infos = st.lists(
         InstanceInfo,
         uuid=st.sampled_from([uid(700), uid(701)]),
         here=st.booleans(),
-        claims=st.lists(claims, max_size=3).map(tuple),
+        claims=tuples(claims, 3),
         domain_usage=domains,
     ),
     max_size=3,

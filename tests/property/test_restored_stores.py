@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.restored_nodes import check_every_copy
-from tests.support.stores import MemoryCopies
+from tests.property.restored_nodes import check_every_copy
+from tests.support.stores import MemoryDatabase
 
 VERBS = ("claim", "claim", "activate", "renew", "release", "count", "restart")
 DEEDS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3)), min_size=1, max_size=6)
@@ -18,4 +18,4 @@ DEEDS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 3)), min_size=
 def test_store_that_is_taken_back_to_any_commit_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int]]
 ):
-    check_every_copy(tmp_path_factory.mktemp("state"), MemoryCopies(), deeds)
+    check_every_copy(tmp_path_factory.mktemp("state"), MemoryDatabase(), deeds)

@@ -12,7 +12,6 @@ from rtagent.rpc import schemas
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS, SCHEDULER_API
 from rtagent.rpc.validation import validate
-from tests.support.hosts import uid
 from tests.support.rpc import Agent
 from tests.support.rpc_documents import invalid, valid
 
@@ -78,39 +77,6 @@ def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_pat
 @given(data=st.data())
 def test_a_valid_document_is_accepted(name: str, agent: Agent, data: st.DataObject):
     check_reply(agent, name, data.draw(valid_arguments(METHODS[name])))
-
-
-#: Properties of flavors and images about CPUs, cells and pages, with valid and invalid values.
-PROPERTIES = st.dictionaries(
-    st.sampled_from(
-        [
-            *(
-                f"hw:{name}"
-                for name in ("numa_nodes", "numa_cpus.0", "numa_mem.0", "mem_page_size")
-            ),
-            *(f"hw:cpu_{name}" for name in ("policy", "thread_policy", "dedicated_mask")),
-            *(f"hw:cpu_{name}" for name in ("realtime", "realtime_mask", "sockets", "max_threads")),
-            *("hw:emulator_threads_policy", "hw:locked_memory", "resources:PCPU", "resources:VCPU"),
-        ]
-    ),
-    st.sampled_from(
-        [
-            *("1", "2", "0", "-1", "0-1", "^0", "512", "yes", "no", "x" * 9, "", "small", "2MB"),
-            *("any", "dedicated", "shared", "mixed", "isolate", "require", "prefer", "share"),
-        ]
-    ),
-    max_size=4,
-)
-
-
-@given(specs=PROPERTIES, image=PROPERTIES, vcpus=st.integers(1, 4))
-def test_contradictory_properties_are_an_invalid_flavor(
-    agent: Agent, specs: dict[str, str], image: dict[str, str], vcpus: int
-):
-    flavor = {"vcpus": vcpus, "memory_mb": 1024, "extra_specs": specs}
-    properties = {name.replace(":", "_", 1): value for name, value in image.items()}
-    instance = {"uuid": uid(), "flavor": flavor, "image": {"properties": properties}}
-    check_reply(agent, "test_claim", {"instance": instance})
 
 
 def check_reply(agent: Agent, name: str, document: dict[str, Any]) -> None:

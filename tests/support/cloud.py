@@ -38,7 +38,7 @@ from tests.support.cloud_parts import (
     resources,
 )
 from tests.support.hosts import copied, uid
-from tests.support.server_records import MemoryServerStore
+from tests.support.stores import MemoryServerStore
 
 SMALL = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
 LARGE = Flavor(vcpus=2, memory_mb=2048, root_gb=2)

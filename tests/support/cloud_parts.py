@@ -21,7 +21,7 @@ from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.testing.placement import MemoryPlacement
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
-from tests.support.server_records import MemoryServerStore
+from tests.support.stores import MemoryServerStore
 
 HOSTS = ("h0", "h1", "h2")
 #: Raises an error if an order must not have an effect any more.

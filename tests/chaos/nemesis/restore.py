@@ -16,7 +16,7 @@ from rtagent.rpc.client import AgentAPI
 from tests.chaos.nemesis.database import FAMILY
 from tests.chaos.nemesis.fault import RESTORED, Fault, NotYet, one_agent
 from tests.chaos.world.world import DATABASES, World
-from tests.support.stores import SqlCopies
+from tests.support.stores import SqlDatabase
 
 CONTEXT = RequestContext(user_id="operator", roles=["admin"], overwrite=False)
 
@@ -50,7 +50,7 @@ class Restore(Fault):
         self.target = world.database_kind if world.database else host
         engine = open_engine(world.agent_database_url(host), 30)
         try:
-            copies = SqlCopies(engine)
+            copies = SqlDatabase(engine)
             copy = copies.take()
             self.details["copied"] = time.monotonic()
             time.sleep(random.uniform(*AGES))
@@ -61,7 +61,7 @@ class Restore(Fault):
         self._unseen = set(world.agents) if world.database else {host}
         world.restored |= self._unseen
 
-    def _put(self, world: World, copies: SqlCopies, copy: Any) -> None:
+    def _put(self, world: World, copies: SqlDatabase, copy: Any) -> None:
         """Replace everything, while no client reaches the server, as during a real restoration."""
         links = [link for (_, server), link in list(world.links.items()) if server == "database"]
         for link in links:

@@ -27,22 +27,10 @@ POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GR
 
 #: The commands that print nothing on standard output. Tests of each one assert that.
 SILENT = {
-    "aggregate delete",
-    "claim abort",
-    "claim release",
-    "host simulate edit",
-    "key revoke",
-    "node remove",
-    "node undrain",
-    "pci clear",
-    "pci quarantine",
-    "server delete",
-    "server owed drop",
-    "server resume",
-    "service disable",
-    "service enable",
-    "service force-down",
-    "token revoke",
+    *("aggregate delete", "claim abort", "claim release", "host simulate edit"),
+    *("key revoke", "node remove", "node undrain", "pci clear"),
+    *("pci quarantine", "server delete", "server owed drop", "server resume"),
+    *("service disable", "service enable", "service force-down", "token revoke"),
 }
 
 

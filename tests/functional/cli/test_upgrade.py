@@ -27,13 +27,8 @@ from tests.support.stores import commit, enrolled
 
 OK, WARNING, FAILURE, UNEXPECTED = 0, 1, 2, 255
 TITLES = [
-    "Configuration",
-    "Options",
-    "Database schema",
-    "Hypervisor",
-    "State directory and node identity",
-    "Rows of the node",
-    "Placement",
+    *("Configuration", "Options", "Database schema", "Hypervisor"),
+    *("State directory and node identity", "Rows of the node", "Placement"),
 ]
 IDENTITY, ROWS = TITLES[4:6]
 

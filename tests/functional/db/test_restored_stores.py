@@ -4,11 +4,11 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from tests.support.restored_nodes import check_every_copy
-from tests.support.stores import SqlCopies
+from tests.property.restored_nodes import check_every_copy
+from tests.support.stores import SqlDatabase
 
 TOUR = (("claim", 0), ("claim", 0), ("activate", 0), ("release", 0))
 
 
 def test_database_that_is_taken_back_to_any_commit_is_noticed(engine: Engine, tmp_path: Path):
-    check_every_copy(tmp_path, SqlCopies(engine), TOUR)
+    check_every_copy(tmp_path, SqlDatabase(engine), TOUR)

@@ -18,8 +18,8 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from tests.servers import Placement
 from tests.servers.placement import Request
+from tests.support.audited_nodes import RunningMirror
 from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
-from tests.support.running_mirror import RunningMirror
 
 #: Seconds; nothing here takes as long.
 PATIENCE = 120.0

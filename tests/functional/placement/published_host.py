@@ -27,7 +27,7 @@ from tests.functional.placement.conftest import connect
 from tests.servers import Placement
 from tests.support.agents import Agent
 from tests.support.allocating_agents import outbox_source, wanted_allocations
-from tests.support.audited_allocations import MeddlingPlacement
+from tests.support.audited_nodes import MeddlingPlacement
 from tests.support.hosts import host, uid
 from tests.support.pci_hosts import ALIASES as DEVICE_ALIASES
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic

@@ -16,8 +16,8 @@ from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.servers.daemon import wait_until
+from tests.support.audited_nodes import RunningMirror
 from tests.support.hosts import NODE, TOPOLOGY, call, request, uid
-from tests.support.running_mirror import RunningMirror
 from tests.support.trackers import enroll
 
 

@@ -17,7 +17,7 @@ from rtagent.model.server import RequestSpec, Server, ServerOperation
 from rtagent.placement.loading import ConductorPlacement
 from tests.functional.placement.conftest import PATIENCE
 from tests.support.hosts import uid
-from tests.support.server_records import MemoryServerStore
+from tests.support.stores import MemoryServerStore
 
 SPEC = RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, root_gb=1), project_id="p")
 

@@ -56,11 +56,7 @@ def test_metrics_of_the_alerts_and_the_dashboard_exist(scheduler, bus):
 def test_state_report_of_a_scheduler(scheduler, bus):
     scheduler.signal(signal.SIGUSR2)
     for title in (
-        "Guru Meditation",
-        "Status",
-        "Calls in flight",
-        "Threads of work",
-        "Configuration",
+        *("Guru Meditation", "Status", "Calls in flight", "Threads of work", "Configuration"),
     ):
         scheduler.wait_logged(f"{title}  ")
     assert "cannot be shown" not in scheduler.log.read_text()

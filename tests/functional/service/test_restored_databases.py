@@ -15,7 +15,7 @@ from rtagent.db.engine import open_engine
 from tests.functional.cli.shell import Outcome, run
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.stores import SqlCopies
+from tests.support.stores import SqlDatabase
 
 #: Seconds for what a copy waits for: the locks of the agent's transactions, on a busy machine.
 PATIENCE = 60
@@ -59,7 +59,7 @@ def test_claims_undone_under_an_idle_agent_are_noticed(daemon, postgresql):
     daemon.configure({"database": {"connection": url}, "claims": {"claim_expiry_time": 600}})
     serve(daemon)
     activated = create(daemon).json
-    copies = SqlCopies(engine)
+    copies = SqlDatabase(engine)
     copy = copies.take()
     assert rtagent(daemon, "claim", "activate", activated["uuid"]).code == 0
     lost = create(daemon).json

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.audited_allocations import AuditedNode
+from tests.support.audited_nodes import AuditedNode
 
 
 @pytest.fixture

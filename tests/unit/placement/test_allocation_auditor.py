@@ -6,7 +6,7 @@ from rtagent.errors import PlacementConflict
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.allocation_audit import AllocationVerdict
 from tests.support.agents import GUEST, LARGE, OTHER, facts
-from tests.support.audited_allocations import TERM
+from tests.support.audited_nodes import TERM
 from tests.support.hosts import uid
 
 YES = ManageAllocations.YES

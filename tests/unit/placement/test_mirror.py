@@ -14,8 +14,8 @@ from rtagent.placement.ownership import Ownership
 from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.placement.schedule import FIRST_RETRY, GATHER, LAST_RETRY, AuditPlan, Schedule
 from rtagent.testing.placement import MemoryPlacement
+from tests.support.audited_nodes import RunningMirror
 from tests.support.hosts import NOON, TOPOLOGY, ManualClock, uid
-from tests.support.running_mirror import RunningMirror
 from tests.support.trackers import Reports
 from tests.unit.placement.values import ROOT, claim, state
 

@@ -20,7 +20,7 @@ from rtagent.rpc.clock_skew import clock_skew, clock_text
 from rtagent.rpc.served_agent import SharedCall
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration
-from tests.support.stores import MemoryCopies
+from tests.support.stores import MemoryDatabase
 
 
 def test_audit_on_request(agent: Agent):
@@ -85,7 +85,7 @@ def test_a_late_repetition_of_disable_does_not_undo_enable(agent: Agent):
 
 def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
     assert agent.invoke("get_restore") == {"restore": None, "sentence": "", "orphans": []}
-    copies = MemoryCopies(agent.memory.disk)
+    copies = MemoryDatabase(agent.memory.disk)
     copy = copies.take()
     lost = agent.invoke("instance_claim", **build())
     owner = lost["owner_id"]

@@ -23,7 +23,7 @@ from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NOON, ManualClock, call
-from tests.support.stores import MemoryCopies
+from tests.support.stores import MemoryDatabase
 from tests.support.trackers import (
     GatedStore,
     Reports,
@@ -37,7 +37,7 @@ from tests.support.trackers import (
 
 @pytest.fixture
 def copies():
-    return MemoryCopies()
+    return MemoryDatabase()
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_database_that_was_begun_anew_is_accepted_and_grants(copies, reports):
 
 
 def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolExecutor):
-    copies = MemoryCopies()
+    copies = MemoryDatabase()
     tracker_on(copies.store())  # observes the host
     store = GatedStore(copies.store())
     tracker = tracker_on(store)

@@ -16,14 +16,14 @@ from rtagent.ports import NullReporter
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, request
-from tests.support.stores import Copies
+from tests.support.stores import Database
 from tests.support.trackers import claim, enroll, release
 
 
 class RestoredNode:
     """:ivar history: a copy of the store after each commit, and the state that it has."""
 
-    def __init__(self, directory: Path, copies: Copies) -> None:
+    def __init__(self, directory: Path, copies: Database) -> None:
         self.directory, self.copies = directory, copies
         self.clock, self.world = ManualClock(), FakeHypervisor(TOPOLOGY)
         self.history: list[tuple[Any, NodeState | None]] = [(copies.take(), None)]
@@ -113,7 +113,7 @@ def next_start(node: RestoredNode) -> None:
 NOTICED_BY: tuple[Callable[[RestoredNode], None], ...] = (next_commit, periodic_check, next_start)
 
 
-def check_every_copy(directory: Path, copies: Copies, deeds: Sequence[tuple[str, int]]) -> None:
+def check_every_copy(directory: Path, copies: Database, deeds: Sequence[tuple[str, int]]) -> None:
     """Do something with claims; then take the store back to each earlier commit, and check that it
     is noticed at the next commit, by the periodic check of an idle agent, and by the next start.
     """

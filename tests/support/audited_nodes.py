@@ -1,20 +1,26 @@
-"""A node whose allocations in Placement are audited."""
+"""A mirror with a thread, a client of Placement that others disturb, and a node whose allocations
+are audited."""
 
 import itertools
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
+from rtagent.errors import PlacementError
 from rtagent.model.policy import ManageAllocations, PlacementPolicy, Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import AllocationVerdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
+from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.ports import NullReporter
+from rtagent.service.loop import Loop, Rest
 from tests.support.agents import POLICY, Agent
 from tests.support.hosts import uid
 
@@ -22,6 +28,39 @@ from tests.support.hosts import uid
 TERM = 300.0
 
 _numbers = itertools.count(10)
+
+
+class RunningMirror(PlacementMirror):
+    """:param arguments: as of `PlacementMirror`: api, wanted, ownership, clock and reporter."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        clock = arguments[3]
+        reporter = arguments[4] if len(arguments) > 4 else NullReporter()
+        self._loop = Loop("mirror", None, clock, reporter)
+        super().__init__(*arguments, wake=self._loop.wake, **options)
+        self._loop.add("mirror", self._run_turn)
+
+    def start(self) -> None:
+        """Start the thread. The first round is due at once."""
+        with suppress(PlacementError):
+            self.sync_now(0)
+        self._loop.start()
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """Start no further round. Return whether the running one ended within `timeout` seconds."""
+        return self._loop.stop(timeout)
+
+    def wait_synced(self, revision: int, timeout: float) -> bool:
+        """Whether Placement has that revision, or a later one, within `timeout` seconds."""
+        self.wake()
+        deadline = time.monotonic() + timeout
+        while self.revision < revision and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.revision >= revision
+
+    def _run_turn(self) -> Rest:
+        self.turn()
+        return Rest(at_most=self.due_in)
 
 
 class MeddlingPlacement:
