@@ -167,15 +167,8 @@ class ClaimsMachine(RuleBasedStateMachine):
         else:
             assert not blocked and not taken
             assert pinned_to(made) == pins
-            self.book[uuid] = {
-                "owner": owner,
-                "kind": "resize" if moved else "build",
-                "state": "active",
-                "pins": pins,
-                "vcpus": 0 if pins else 1,
-                "memory_mb": memory_mb,
-                "disk_mb": 0,
-            }
+            quantities = {"vcpus": 0 if pins else 1, "memory_mb": memory_mb, "disk_mb": 0}
+            self.enter(uuid, owner, "active", pins, quantities, "resize" if moved else "build")
         return request(1, 100, owner=owner), uuid
 
     def try_claim(self, build, uuid, active=False):
@@ -207,41 +200,37 @@ class ClaimsMachine(RuleBasedStateMachine):
                 pins = pinned_to(made)
                 assert len(pins) == (flavor.vcpus if pinned else 0)
                 assert pins <= self.free_pins(owner), "given out twice"
-                self.book[uuid] = {
-                    "owner": owner,
-                    "kind": "build",
-                    "state": "active" if active else "building",
-                    "pins": pins,
-                    **quantities,
-                }
-                if not active:
-                    self.lapses[uuid] = self.clock.monotonic() + 300
+                self.enter(uuid, owner, "active" if active else "building", pins, quantities)
+
+    def enter(self, uuid, owner, state, pins, quantities, kind="build"):
+        self.book[uuid] = {"owner": owner, "kind": kind, "state": state, "pins": pins, **quantities}
+        if state == "building":
+            self.lapses[uuid] = self.clock.monotonic() + 300
 
     @rule(claim=asked)
     def activate(self, claim):
         _, uuid = claim
-        try:
-            self.tracker.change(activate_claim, call("activate_claim"), uuid)
-        except ClaimNotFound:
-            assert uuid not in self.book and uuid not in self.ended
-        except ClaimExpired:
-            assert uuid in self.ended
-        else:
+        if self.succeeds(activate_claim, uuid):
             self.book[uuid]["state"] = "active"
             self.lapses.pop(uuid, None)
 
     @rule(claim=asked)
     def renew(self, claim):
         _, uuid = claim
+        if self.succeeds(renew_claim, uuid) and uuid in self.lapses:
+            self.lapses[uuid] = self.clock.monotonic() + 300
+
+    def succeeds(self, verb, uuid):
+        """Change a claim; return whether it was live. If it was not, the right error says so."""
         try:
-            self.tracker.change(renew_claim, call("renew_claim"), uuid)
+            self.tracker.change(verb, call(verb.__name__), uuid)
         except ClaimNotFound:
             assert uuid not in self.book and uuid not in self.ended
         except ClaimExpired:
             assert uuid in self.ended
         else:
-            if uuid in self.lapses:
-                self.lapses[uuid] = self.clock.monotonic() + 300
+            return True
+        return False
 
     @rule(claim=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
     def end(self, claim, verb):
@@ -337,14 +326,7 @@ class ClaimsMachine(RuleBasedStateMachine):
             if not retry:
                 return
             self.tracker.create(instance_claim, call(operation_id=uuid), build)
-        self.book[uuid] = {
-            "owner": owner,
-            "kind": "build",
-            "state": "building",
-            "pins": frozenset(),
-            **quantities,
-        }
-        self.lapses[uuid] = self.clock.monotonic() + 300
+        self.enter(uuid, owner, "building", frozenset(), quantities)
 
     # -- what always holds --
 
@@ -354,23 +336,14 @@ class ClaimsMachine(RuleBasedStateMachine):
         state.check()
         listed = {
             uuid: {
-                "owner": c.owner_id,
-                "kind": c.kind,
-                "state": c.state,
-                "vcpus": c.vcpus,
-                "memory_mb": c.memory_mb,
-                "disk_mb": c.disk_mb,
-                "pins": pinned_to(c),
+                "owner": claim.owner_id,
+                "pins": pinned_to(claim),
+                **{name: getattr(claim, name) for name in ("kind", "state", *self.room)},
             }
-            for uuid, c in state.claims.items()
+            for uuid, claim in state.claims.items()
         }
         assert listed == self.book
-        use = self.use()
-        assert (state.usage.vcpus, state.usage.memory_mb, state.usage.disk_mb) == (
-            use["vcpus"],
-            use["memory_mb"],
-            use["disk_mb"],
-        )
+        assert {name: getattr(state.usage, name) for name in self.room} == self.use()
 
     @invariant()
     def kept_views_equal_views_made_anew(self):

@@ -47,6 +47,14 @@ def sent(made, epoch=1):
     return messages, dict(truth), whole
 
 
+def received(order) -> InstanceList:
+    """Return the list that these messages make."""
+    known = InstanceList()
+    for message in order:
+        message(known)
+    return known
+
+
 def listed(known: InstanceList) -> dict[str, InstanceInfo]:
     return dict(HostInstances(known.entries))
 
@@ -56,9 +64,7 @@ def test_order_and_repetition_make_no_difference(made, random, twice):
     messages, truth, _ = sent(made)
     order = messages * (1 + twice)
     random.shuffle(order)
-    known = InstanceList()
-    for message in order:
-        message(known)
+    known = received(order)
     assert listed(known) == truth and known.confirmed
     assert known.digest == instances_digest(truth)
 
@@ -70,9 +76,7 @@ def test_whole_list_repairs_what_was_lost(made, random, lost):
     whole()
     random.shuffle(order)
     late = order[len(order) // 2 :]
-    known = InstanceList()
-    for message in (*order, messages[-1], *late):
-        message(known)
+    known = received([*order, messages[-1], *late])
     assert listed(known) == truth and known.confirmed
 
 
@@ -82,19 +86,14 @@ def test_messages_of_an_earlier_epoch_change_nothing(before, after, random):
     new, truth, _ = sent(after, epoch=2)
     order = [*old, *new]
     random.shuffle(order)
-    known = InstanceList()
-    for message in order:
-        message(known)
+    known = received(order)
     assert listed(known) == truth and known.confirmed
 
 
 @given(changes, st.integers(0, 12))
 def test_lost_message_is_noticed(made, lost):
     messages, truth, _ = sent(made)
-    known = InstanceList()
-    for at, message in enumerate(messages):
-        if at != lost % len(messages):
-            message(known)
+    known = received([message for at, message in enumerate(messages) if at != lost % len(messages)])
     report = replace(
         ReportingAgent().host_report(),
         instances_revision=len(messages),

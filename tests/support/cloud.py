@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from oslo_context.context import RequestContext
-from oslo_messaging.rpc.dispatcher import ExpectedException
 
 from rtagent.api.reply import Reply
 from rtagent.conductor.conductor import Conductor
@@ -38,6 +37,7 @@ from tests.support.cloud_parts import (
     resources,
 )
 from tests.support.hosts import copied, uid
+from tests.support.rpc import invoke
 from tests.support.stores import MemoryServerStore
 
 SMALL = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
@@ -125,14 +125,10 @@ class Cloud:
         return self.faults.around(f"{method} at {host}", answer)
 
     def _invoke(self, host: str, method: str, document: Mapping[str, Any]) -> Any:
-        try:
-            if host not in self._endpoints:
-                self._endpoints[host] = self._endpoint(HOSTS.index(host))
-            served = getattr(self._endpoints[host], method)
-            return served(RequestContext(roles=["conductor"], overwrite=False), **document)
-        except ExpectedException as expected:
-            error = expected.exc_info[1]
-        raise error
+        if host not in self._endpoints:
+            self._endpoints[host] = self._endpoint(HOSTS.index(host))
+        conductor = RequestContext(roles=["conductor"], overwrite=False)
+        return invoke(self._endpoints[host], conductor, method, document)
 
     def _endpoint(self, number: int) -> Endpoint:
         agent = self.hosts[number]

@@ -86,22 +86,12 @@ class Host:
         claim = self.granted(claims.instance_claim, request)[0]
         return self.granted(claims.activate_claim, claim.uuid)[0]
 
-    def claim_move(
-        self,
-        migration: MigrationFacts | MigrationType | None,
-        flavor: Flavor = SMALL,
-        owner: str = GUEST,
-        *,
-        old: Flavor = SMALL,
-        source: SourceFacts = NO_FACTS,
-        **instance: Any,
-    ) -> Claim:
-        """Claim resources for a guest that is to arrive."""
-        request = self.move_request(migration, flavor, owner, old, source, **instance)
-        return self.granted(moves.move_claim, request)[0]
+    def claim_move(self, *args: Any, **more: Any) -> Claim:
+        """Claim resources for a guest that is to arrive, by a `move_request`."""
+        return self.granted(moves.move_claim, self.move_request(*args, **more))[0]
 
     def try_move(self, *args: Any, **more: Any) -> Decision:
-        """Decide a move to this host; the state stays."""
+        """Decide a `move_request` to this host; the state stays."""
         request = self.move_request(*args, **more)
         return moves.move_claim(self.state, call("resize_claim"), self.now, request)
 

@@ -1,7 +1,7 @@
 """An agent without a message bus: tracker, audit and endpoint on a store in memory."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -173,15 +173,22 @@ class Agent:
 
     def invoke_as(self, context: RequestContext, method: str, /, **document: Any) -> Any:
         """Call a method with a context."""
-        try:
-            return getattr(self.endpoint, method)(context, **document)
-        except ExpectedException as expected:
-            error = expected.exc_info[1]
-        raise error
+        return invoke(self.endpoint, context, method, document)
 
     def sample(self, name: str, **labels: str) -> float | None:
         """Return the value of one of the agent's metrics."""
         return self.telemetry.metrics.registry.get_sample_value(f"rtagent_{name}", labels)
+
+
+def invoke(
+    endpoint: Endpoint, context: RequestContext, method: str, document: Mapping[str, Any]
+) -> Any:
+    """Call a method as oslo.messaging does; its reply, or its error."""
+    try:
+        return getattr(endpoint, method)(context, **document)
+    except ExpectedException as expected:
+        error = expected.exc_info[1]
+    raise error
 
 
 def build(vcpus: int = 1, memory_mb: int = 1024, **more: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import oslo_messaging
 from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_context.context import RequestContext
-from oslo_messaging.rpc.dispatcher import ExpectedException
 
 from rtagent.capacity.advice import Advice, Move
 from rtagent.capacity.fleet import HostCount, groups, summary
@@ -38,6 +37,7 @@ from rtagent.testing.access import accept_unsigned, unsigned_access
 from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host, uid
+from tests.support.rpc import invoke
 
 
 class Hosts:
@@ -217,13 +217,8 @@ class SchedulerRpc:
 
     def invoke(self, method: str, /, **document: Any) -> Any:
         """Call a method as oslo.messaging does; its reply, or its error."""
-        try:
-            return getattr(self.endpoint, method)(
-                RequestContext(roles=["operator"], overwrite=False), **document
-            )
-        except ExpectedException as expected:
-            error = expected.exc_info[1]
-        raise error
+        operator = RequestContext(roles=["operator"], overwrite=False)
+        return invoke(self.endpoint, operator, method, document)
 
     def sample(self, name: str, **labels: str) -> float | None:
         """Return the value of one of the metrics."""

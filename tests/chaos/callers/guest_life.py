@@ -71,6 +71,11 @@ class GuestLife:
         """Make a call that changes nothing."""
         return Step(host=self.host, method=method, arguments=arguments)
 
+    def free(self, claim: Mapping[str, Any]) -> Step:
+        """Make the call that ends an attach claim."""
+        ids = {"instance_uuid": self.uuid, "claim_uuid": claim["uuid"]}
+        return self.step("free_pci_device_allocations_for_instance", **ids)
+
     # -- parts -------------------------------------------------------------------------------------
 
     def _build(self) -> Part:
@@ -154,11 +159,7 @@ class GuestLife:
         if self.attached:
             claim = self.attached.pop(self.rng.randrange(len(self.attached)))
             self.start()
-            yield self.step(
-                "free_pci_device_allocations_for_instance",
-                instance_uuid=self.uuid,
-                claim_uuid=claim["uuid"],
-            )
+            yield self.free(claim)
         return True
 
     def _update(self) -> Part:
@@ -182,11 +183,7 @@ class GuestLife:
     def _end(self) -> Part:
         """Stop the guest, and release its claims; sometimes the guest runs on for a while."""
         for claim in self.attached:
-            yield self.step(
-                "free_pci_device_allocations_for_instance",
-                instance_uuid=self.uuid,
-                claim_uuid=claim["uuid"],
-            )
+            yield self.free(claim)
         self.attached.clear()
         runs_on = self.rng.random() < 0.1
         if not runs_on:

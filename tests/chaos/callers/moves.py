@@ -73,11 +73,7 @@ class Moves:
         """Detach what was attached, and claim at the destination. Return the claim and the move."""
         guest = self._guest
         for each in guest.attached:
-            yield guest.step(
-                "free_pci_device_allocations_for_instance",
-                instance_uuid=guest.uuid,
-                claim_uuid=each["uuid"],
-            )
+            yield guest.free(each)
         if guest.attached:
             guest.attached.clear()
             guest.start()
