@@ -6,9 +6,17 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocating_agents import GUESTS, HOSTS, AllocatingAgent, Lives, settle
+from tests.support.allocating_agents import (
+    GUESTS,
+    HOSTS,
+    RECORD,
+    AllocatingAgent,
+    Lives,
+    consumer_content,
+    resources_of,
+    settle,
+)
 from tests.support.hosts import ManualClock, uid
-from tests.unit.placement.values import record
 
 #: A provider of another tree, on which another client allocates for the guests.
 FOREIGN = uid(799)
@@ -22,8 +30,7 @@ class Allocated(Lives[AllocatingAgent]):
         for host in self.hosts:
             host.publish()
         self.api.create_provider(FOREIGN, "foreign")
-        record_ = {name: getattr(record(1000), name) for name in record(1).__struct_fields__}
-        self.api.put_inventories(FOREIGN, 0, {"VCPU": record_})
+        self.api.put_inventories(FOREIGN, 0, {"VCPU": RECORD})
         self.foreign = {}
         self.down = False
 
@@ -46,16 +53,9 @@ class Allocated(Lives[AllocatingAgent]):
     def other_client(self, guest, vcpus):
         """Allocate for the guest on another tree, which changes its generation."""
         now = self.api.consumer(guest)
-        parts = {u: {"resources": p["resources"]} for u, p in now["allocations"].items()}
-        content = {
-            "allocations": {**parts, FOREIGN: {"resources": {"VCPU": vcpus}}},
-            "consumer_generation": now.get("consumer_generation"),
-            "consumer_type": now.get("consumer_type", "INSTANCE"),
-            "project_id": "p",
-            "user_id": "u",
-        }
+        parts = {**resources_of(now), FOREIGN: {"VCPU": vcpus}}
         try:
-            self.api.put_consumer(guest, content)
+            self.api.put_consumer(guest, consumer_content(parts, now))
             self.foreign[guest] = vcpus
         except PlacementError:
             pass
@@ -70,8 +70,8 @@ class Allocated(Lives[AllocatingAgent]):
         settle(*self.hosts)
         for host in self.hosts:
             assert host.found() == host.wanted()
-        foreign = self.api.allocations(FOREIGN)["allocations"]
-        assert {uuid: each["resources"]["VCPU"] for uuid, each in foreign.items()} == self.foreign
+        foreign = resources_of(self.api.allocations(FOREIGN))
+        assert {uuid: part["VCPU"] for uuid, part in foreign.items()} == self.foreign
         requests = len(self.api.requests)
         for host in self.hosts:
             host.outbox.turn()

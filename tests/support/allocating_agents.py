@@ -1,8 +1,9 @@
 """Agents that write the allocations of their claims to one Placement."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -129,6 +130,23 @@ RECORD = {
     "allocation_ratio": 1.0,
 }
 LARGE_RECORD = {**RECORD, "total": 10**6, "max_unit": 10**6}
+
+
+def consumer_content(
+    parts: Mapping[str, Mapping[str, int]], now: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What a client writes for a consumer. :param now: what it has read of the consumer."""
+    return {
+        "allocations": {uuid: {"resources": dict(part)} for uuid, part in parts.items()},
+        "consumer_generation": now.get("consumer_generation"),
+        "consumer_type": now.get("consumer_type", "INSTANCE"),
+        **{"project_id": "p", "user_id": "u"},
+    }
+
+
+def resources_of(content: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """The allocations in a document of Placement, by provider or by consumer."""
+    return {uuid: part["resources"] for uuid, part in content["allocations"].items()}
 
 
 def manage(tracker: ResourceTracker, mode: str) -> None:

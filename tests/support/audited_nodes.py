@@ -22,6 +22,7 @@ from rtagent.placement.synchroniser import Synchroniser
 from rtagent.ports import NullReporter
 from rtagent.service.loop import Loop, Rest
 from tests.support.agents import POLICY, Agent
+from tests.support.allocating_agents import consumer_content, resources_of
 from tests.support.hosts import uid
 
 #: Seconds for which a finding must be unchanged.
@@ -201,25 +202,12 @@ class AuditedNode:
         self, consumer: str, resources: Mapping[str, int], provider: str | None = None
     ) -> None:
         """Add to a consumer's allocations, as a scheduler does."""
-        content = self.api.consumer(consumer)
-        parts = {name: part["resources"] for name, part in content["allocations"].items()}
-        self.write(consumer, {**parts, provider or self.uuid: resources})
+        self.write(consumer, {**self.parts(consumer), provider or self.uuid: resources})
 
     def write(self, consumer: str, parts: Mapping[str, Mapping[str, int]]) -> None:
         """Replace all allocations of a consumer."""
-        content = self.api.consumer(consumer)
-        self.api.put_consumer(
-            consumer,
-            {
-                "allocations": {name: {"resources": part} for name, part in parts.items()},
-                "consumer_generation": content.get("consumer_generation"),
-                "consumer_type": content.get("consumer_type", "INSTANCE"),
-                "project_id": "p",
-                "user_id": "u",
-            },
-        )
+        self.api.put_consumer(consumer, consumer_content(parts, self.api.consumer(consumer)))
 
-    def parts(self, consumer: str) -> dict[str, Mapping[str, int]]:
+    def parts(self, consumer: str) -> dict[str, dict[str, int]]:
         """What Placement has for a consumer, by provider."""
-        content = self.api.consumer(consumer)
-        return {name: part["resources"] for name, part in content["allocations"].items()}
+        return resources_of(self.api.consumer(consumer))

@@ -26,7 +26,12 @@ from rtagent.placement.ownership import Ownership
 from tests.functional.placement.conftest import connect
 from tests.servers import Placement
 from tests.support.agents import Agent
-from tests.support.allocating_agents import outbox_source, wanted_allocations
+from tests.support.allocating_agents import (
+    consumer_content,
+    outbox_source,
+    resources_of,
+    wanted_allocations,
+)
 from tests.support.audited_nodes import MeddlingPlacement
 from tests.support.hosts import host, uid
 from tests.support.pci_hosts import ALIASES as DEVICE_ALIASES
@@ -184,10 +189,9 @@ class PublishedHost(Agent):
     def allocate_elsewhere(self, consumer: str) -> None:
         """Allocate more for a consumer from the provider of the other service."""
         found = self.api.get(f"/allocations/{consumer}").json()
-        parts = {each: {"resources": p["resources"]} for each, p in found["allocations"].items()}
         wanted = self.foreign.get(consumer, 0) + 1
-        parts[FOREIGN] = {"resources": {"FPGA": wanted}}
-        if self._put(consumer, found, parts, found.get("consumer_type", "INSTANCE")):
+        body = consumer_content({**resources_of(found), FOREIGN: {"FPGA": wanted}}, found)
+        if self._put(consumer, body):
             self.foreign[consumer] = wanted
 
     def remove_allocation(self, consumer: str) -> None:
@@ -266,24 +270,15 @@ class PublishedHost(Agent):
 
     def _write(self, uuid: str, parts: Mapping[str, Mapping[str, int]]) -> bool:
         found = self.api.get(f"/allocations/{uuid}").json()
-        current = {each: part["resources"] for each, part in found["allocations"].items()}
-        foreign = {each: part for each, part in current.items() if each == FOREIGN}
-        if current == {**parts, **foreign}:
+        current = resources_of(found)
+        whole = {**parts, **{each: part for each, part in current.items() if each == FOREIGN}}
+        if current == whole:
             return True
-        body = {each: {"resources": part} for each, part in {**parts, **foreign}.items()}
         owned = any(claim.owner_id == uuid for claim in self.state.claims.values())
-        return self._put(uuid, found, body, "INSTANCE" if owned or foreign else "MIGRATION")
+        kind = "INSTANCE" if owned or FOREIGN in whole else "MIGRATION"
+        return self._put(uuid, {**consumer_content(whole, found), "consumer_type": kind})
 
-    def _put(
-        self, uuid: str, found: Mapping[str, Any], parts: Mapping[str, Any], consumer_type: str
-    ) -> bool:
-        body = {
-            "allocations": parts,
-            "consumer_generation": found.get("consumer_generation"),
-            "consumer_type": consumer_type,
-            "project_id": "p",
-            "user_id": "u",
-        }
+    def _put(self, uuid: str, body: Mapping[str, Any]) -> bool:
         return self.api.put(f"/allocations/{uuid}", json=body).status_code == 204
 
     def _is_overfull(self) -> bool:

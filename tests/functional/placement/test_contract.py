@@ -4,16 +4,10 @@ import pytest
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.testing.placement import MemoryPlacement
+from tests.support.allocating_agents import RECORD, consumer_content
 from tests.support.hosts import uid
 
-RECORD = {
-    "total": 10,
-    "reserved": 1,
-    "min_unit": 1,
-    "max_unit": 10,
-    "step_size": 1,
-    "allocation_ratio": 1.5,
-}
+TEN = {**RECORD, "total": 10, "reserved": 1, "max_unit": 10, "allocation_ratio": 1.5}
 
 
 @pytest.fixture(params=["memory", "http"])
@@ -81,14 +75,14 @@ def test_a_child_needs_an_existing_parent(api):
 
 
 def test_deleting_a_provider_is_idempotent(api, provider):
-    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    api.put_inventories(provider, 0, {"VCPU": TEN})
     for _ in range(2):
         api.delete_provider(provider)
         assert api.provider(provider) is None
 
 
 def test_a_provider_in_use_cannot_be_deleted(api, provider, allocate_):
-    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    api.put_inventories(provider, 0, {"VCPU": TEN})
     allocate_(provider, uid(), {"VCPU": 2})
     with pytest.raises(PlacementError) as caught:
         api.delete_provider(provider)
@@ -106,10 +100,10 @@ def test_uuid_and_name_of_a_provider_are_unique(api, provider, what):
 
 
 def test_inventories_and_traits_are_replaced(api, provider):
-    generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
+    generation = api.put_inventories(provider, 0, {"VCPU": TEN})
     generation = api.put_traits(provider, generation, ["COMPUTE_NODE"])
     assert api.inventories(provider) == {
-        "inventories": {"VCPU": RECORD},
+        "inventories": {"VCPU": TEN},
         "resource_provider_generation": generation,
     }
     assert api.traits(provider) == {
@@ -121,14 +115,14 @@ def test_inventories_and_traits_are_replaced(api, provider):
 def test_an_old_generation_conflicts(api, provider):
     generation = api.put_inventories(provider, 0, {})
     with pytest.raises(PlacementConflict):
-        api.put_inventories(provider, generation - 1, {"VCPU": RECORD})
+        api.put_inventories(provider, generation - 1, {"VCPU": TEN})
     with pytest.raises(PlacementConflict):
         api.put_traits(provider, generation - 1, [])
     assert api.inventories(provider)["inventories"] == {}
 
 
 def test_allocations_increase_the_generation(api, provider, allocate_):
-    generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
+    generation = api.put_inventories(provider, 0, {"VCPU": TEN})
     consumer = uid()
     allocate_(provider, consumer, {"VCPU": 2})
     assert api.provider(provider)["generation"] > generation
@@ -139,29 +133,29 @@ def test_allocations_increase_the_generation(api, provider, allocate_):
 
 
 def test_an_inventory_in_use_cannot_be_removed(api, provider, allocate_):
-    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    api.put_inventories(provider, 0, {"VCPU": TEN})
     allocate_(provider, uid(), {"VCPU": 2})
     generation = api.provider(provider)["generation"]
     with pytest.raises(PlacementError) as caught:
         api.put_inventories(provider, generation, {})
     assert caught.value.kwargs["code"] == "placement.inventory.inuse"
-    drained = {**RECORD, "reserved": RECORD["total"]}
+    drained = {**TEN, "reserved": TEN["total"]}
     api.put_inventories(provider, generation, {"VCPU": drained})
 
 
 def test_reserved_above_the_total_is_refused(api, provider):
     with pytest.raises(PlacementError) as caught:
-        api.put_inventories(provider, 0, {"VCPU": {**RECORD, "reserved": 11}})
+        api.put_inventories(provider, 0, {"VCPU": {**TEN, "reserved": 11}})
     assert type(caught.value) is PlacementError
 
 
 def test_resource_classes_must_exist(api, provider):
     custom = f"CUSTOM_{provider[-12:].upper()}"
     with pytest.raises(PlacementError):
-        api.put_inventories(provider, 0, {custom: RECORD})
+        api.put_inventories(provider, 0, {custom: TEN})
     for _ in range(2):
         api.ensure_classes([custom, "VCPU"])
-    api.put_inventories(provider, 0, {custom: RECORD})
+    api.put_inventories(provider, 0, {custom: TEN})
 
 
 def test_traits_must_exist(api, provider):
@@ -185,17 +179,11 @@ def test_reading_a_missing_provider_is_a_conflict(api, call):
 
 
 def consumer(generation, **allocations):
-    return {
-        "allocations": {uuid: {"resources": parts} for uuid, parts in allocations.items()},
-        "consumer_generation": generation,
-        "consumer_type": "INSTANCE",
-        "project_id": "p",
-        "user_id": "u",
-    }
+    return consumer_content(allocations, {"consumer_generation": generation})
 
 
 def test_a_consumer_is_written_and_removed(api, provider):
-    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    api.put_inventories(provider, 0, {"VCPU": TEN})
     uuid = uid()
     assert api.consumer(uuid) == {"allocations": {}}
     api.put_consumer(uuid, consumer(None, **{provider: {"VCPU": 2}}))
@@ -214,14 +202,14 @@ def test_a_consumer_is_written_and_removed(api, provider):
 
 
 def test_a_consumer_that_does_not_fit_is_a_conflict(api, provider):
-    api.put_inventories(provider, 0, {"PCPU": {**RECORD, "allocation_ratio": 1.0}})
+    api.put_inventories(provider, 0, {"PCPU": {**TEN, "allocation_ratio": 1.0}})
     with pytest.raises(PlacementConflict):
         api.put_consumer(uid(), consumer(None, **{provider: {"PCPU": 10}}))
     assert api.allocations(provider)["allocations"] == {}
 
 
 def test_consumers_are_written_together_or_not_at_all(api, provider):
-    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    api.put_inventories(provider, 0, {"VCPU": TEN})
     one, two = uid(), uid()
     content = consumer(None, **{provider: {"VCPU": 1}})
     with pytest.raises(PlacementConflict):
@@ -234,12 +222,12 @@ def test_consumers_are_written_together_or_not_at_all(api, provider):
 def test_inventories_and_allocations_are_reshaped_together(api, provider):
     child, uuid = uid(), uid()
     api.create_provider(child, f"c{child}", provider)
-    generation = api.put_inventories(provider, 0, {"VCPU": RECORD, "VGPU": RECORD})
+    generation = api.put_inventories(provider, 0, {"VCPU": TEN, "VGPU": TEN})
     api.put_consumer(uuid, consumer(None, **{provider: {"VCPU": 1, "VGPU": 2}}))
     generation = api.provider(provider)["generation"]
     inventories = {
-        provider: {"inventories": {"VCPU": RECORD}, "resource_provider_generation": generation},
-        child: {"inventories": {"VGPU": RECORD}, "resource_provider_generation": 0},
+        provider: {"inventories": {"VCPU": TEN}, "resource_provider_generation": generation},
+        child: {"inventories": {"VGPU": TEN}, "resource_provider_generation": 0},
     }
     wanted = {provider: {"VCPU": 1}, child: {"VGPU": 2}}
     with pytest.raises(PlacementConflict):

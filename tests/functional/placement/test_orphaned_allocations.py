@@ -13,6 +13,7 @@ from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.allocating_agents import consumer_content, resources_of
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_IDS
 
@@ -49,19 +50,12 @@ class Site:
 
     def allocate(self, consumer: str, **providers: dict[str, int]) -> None:
         found = self.admin.get(f"/allocations/{consumer}").json()
-        body = {
-            "allocations": {name: {"resources": part} for name, part in providers.items()},
-            "consumer_generation": found.get("consumer_generation"),
-            "consumer_type": "INSTANCE",
-            "project_id": "p1",
-            "user_id": "u1",
-        }
+        body = {**consumer_content(providers, found), "project_id": "p1"}
         answer = self.admin.put(f"/allocations/{consumer}", json=body)
         assert answer.status_code == 204, answer.text
 
     def parts(self, consumer: str) -> dict[str, dict[str, int]]:
-        found = self.admin.get(f"/allocations/{consumer}").json()["allocations"]
-        return {name: part["resources"] for name, part in found.items()}
+        return resources_of(self.admin.get(f"/allocations/{consumer}").json())
 
     def reserved(self, name: str) -> int:
         found = self.admin.get(f"/resource_providers/{self.uuid}/inventories/{name}").json()

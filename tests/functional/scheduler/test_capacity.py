@@ -62,17 +62,18 @@ def test_any_request_is_counted_as_it_would_be_explained(rtagent):
     assert "1 host, 4 more: ignore_hosts: the request ignores this host" in shown
 
 
+@pytest.mark.parametrize("command", ["capacity", "advise"])
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
         (("--flavor", "none"), 5, "no flavor none is in the catalogue: rtagent schedule capacity"),
-        (("--flavor", "small", "--vcpus", "1"), 2, "--flavor: names a flavor of the list"),
+        (("--flavor", "small", "--vcpus", "1"), 2, "--flavor: names a flavor"),
         (("--vcpus", "1"), 2, "--memory"),
         (("--vcpus", "1", "--memory", "64", "--purpose", "resize"), 2, "must be build"),
     ],
 )
-def test_bad_input_names_what_is_wrong(rtagent, options, code, message):
-    outcome = rtagent("capacity", *options)
+def test_bad_input_names_what_is_wrong(rtagent, command, options, code, message):
+    outcome = rtagent(command, *options)
     assert (outcome.code, outcome.out) == (code, "")
     assert message in outcome.err
 
@@ -96,20 +97,10 @@ def test_advice_says_whether_there_is_room_and_what_is_scarce(rtagent):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--flavor", "none"), 5, "no flavor none is in the catalogue: rtagent schedule capacity"),
-        (("--flavor", "small", "--vcpus", "1"), 2, "--flavor: names a flavor"),
-        (("--flavor", "small", "--count", "0"), 2, "--count: must be at least 1"),
-        (("--vcpus", "1"), 2, "--memory"),
-        (("--vcpus", "1", "--memory", "64", "--purpose", "resize"), 2, "must be build"),
-    ],
-)
-def test_advice_names_what_is_wrong(rtagent, options, code, message):
-    outcome = rtagent("advise", *options)
-    assert (outcome.code, outcome.out) == (code, "")
-    assert message in outcome.err
+def test_advice_is_for_one_server_at_least(rtagent):
+    outcome = rtagent("advise", "--flavor", "small", "--count", "0")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--count: must be at least 1" in outcome.err
 
 
 class Interrupted(io.StringIO):
