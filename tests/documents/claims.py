@@ -4,9 +4,11 @@ from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import Claim
-from rtagent.model.device import SRIOV_VF, STANDARD, AssignedDevice
+from rtagent.model.device import SRIOV_VF
+from tests.support.claims import given
 from tests.support.guests import granted
 from tests.support.numa_hosts import LARGE, cell, host, topology
+from tests.support.pci_hosts import VF_IDS
 
 _PAGES = {LARGE: 2048}
 _WHERE = host(
@@ -14,25 +16,9 @@ _WHERE = host(
     dedicated="604-615,620-631",
     shared="600-603,616-619",
 )
-_GPU = AssignedDevice(
-    address="00c1:08:00.0",
-    vendor_id="10de",
-    product_id="13f1",
-    dev_type=STANDARD,
-    request_id="gpu",
-    numa_node=40,
-)
-_PORT = AssignedDevice(
-    address="00c1:09:00.1",
-    vendor_id="8086",
-    product_id="154c",
-    dev_type=SRIOV_VF,
-    request_id="port",
-    requester_id="port",
-    source="neutron_port",
-    numa_node=41,
-    managed=False,
-)
+_GPU = given("00c1:08:00.0", request_id="gpu", numa_node=40)
+_OF_PORT = {"request_id": "port", "requester_id": "port", "source": "neutron_port"}
+_PORT = given("00c1:09:00.1", VF_IDS, dev_type=SRIOV_VF, numa_node=41, managed=False, **_OF_PORT)
 _VGPU = AssignedResource(
     parent_addr="00c1:0a:00.0", resource_class="VGPU", identifier="00c1:0a:00.0/nvidia-11/2"
 )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rtagent.model.assignment import AssignedResource, Assignment, CellAssignment
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.device import STANDARD, AssignedDevice
+from rtagent.model.device import STANDARD, AssignedDevice, Device
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.guest import AdoptRequest, GuestLayout
 from rtagent.model.node_state import NodeState
@@ -90,6 +90,13 @@ def given(address: str, ids: Mapping[str, str] = GPU_IDS, **more: Any) -> Assign
     """Return a device as a caller states it."""
     fields = {"dev_type": STANDARD, "request_id": "r", **ids, **more}
     return AssignedDevice(address=address, **fields)
+
+
+def assigned(device: Device, request_id: str, **more: Any) -> AssignedDevice:
+    """Return a device of the host as a claim has it."""
+    names = ("address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr")
+    fields = {name: getattr(device, name) for name in names}
+    return AssignedDevice(request_id=request_id, **fields, **more)
 
 
 def _namespace(name: str) -> AssignedResource:

@@ -9,7 +9,7 @@ from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.pci.mdev import mdev_uuid
-from tests.support.claims import pinned_claim
+from tests.support.claims import assigned, pinned_claim
 from tests.support.hosts import NODE, host, uid, with_claims
 from tests.support.numa_hosts import LARGE, cell, topology
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_1, gpu, nic, record, vf
@@ -41,23 +41,6 @@ INVENTORIES = (
 )
 
 
-def assigned(address: str, request_id: str, alias: str | None = None) -> AssignedDevice:
-    """A device of `DEVICES` as a claim has it."""
-    device = DEVICES[address].device
-    return AssignedDevice(
-        address=address,
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        dev_type=device.dev_type,
-        request_id=request_id,
-        alias_name=alias,
-        requester_id=None if alias else request_id,
-        source="flavor_alias" if alias else "neutron_port",
-        numa_node=device.numa_node,
-        parent_addr=device.parent_addr,
-    )
-
-
 def claim_with_devices(owner: str, name: str, state: str, *devices: AssignedDevice) -> Claim:
     """A claim that has these devices and no place in cells."""
     claim = pinned_claim(owner=owner, name=name, memory_mb=64)
@@ -65,13 +48,18 @@ def claim_with_devices(owner: str, name: str, state: str, *devices: AssignedDevi
 
 
 WEB_CLAIM = replace(
-    claim_with_devices(WEB, "web-1", ACTIVE, assigned(GPU_0, "gpu-0", "gpu")),
+    claim_with_devices(
+        WEB, "web-1", ACTIVE, assigned(DEVICES[GPU_0].device, "gpu-0", alias_name="gpu")
+    ),
     resources=(
         AssignedResource(parent_addr=MDEV_GPU, resource_class="VGPU", identifier=VGPU[0]),
         AssignedResource(resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier="ns_9"),
     ),
 )
-DB_CLAIM = claim_with_devices(DB, "db-1", BUILDING, assigned(vf(0), "port-1"))
+PORT = {"requester_id": "port-1", "source": "neutron_port"}
+DB_CLAIM = claim_with_devices(
+    DB, "db-1", BUILDING, assigned(DEVICES[vf(0)].device, "port-1", **PORT)
+)
 
 
 def devices_in_every_state() -> NodeState:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import RELEASED, RESIZE, Claim
-from rtagent.model.device import AssignedDevice, Device, PciDevice
+from rtagent.model.device import Device, PciDevice
 from rtagent.model.domain_usage import DomainUsage, HostResource
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord
@@ -18,6 +18,7 @@ from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll
+from tests.support.claims import assigned
 from tests.support.stored_forms import (
     DEVICE,
     FULL,
@@ -92,17 +93,8 @@ def device(number: int, **fields: Any) -> PciDevice:
 
 def with_devices(number: int, *devices: PciDevice, **fields: Any) -> Claim:
     """A claim with these devices."""
-    assigned = (
-        AssignedDevice(
-            address=each.address,
-            vendor_id=each.device.vendor_id,
-            product_id=each.device.product_id,
-            dev_type=each.device.dev_type,
-            request_id=f"request {number}",
-        )
-        for each in devices
-    )
-    return claim(number, pci=tuple(assigned), **fields)
+    pci = tuple(assigned(each.device, f"request {number}") for each in devices)
+    return claim(number, pci=pci, **fields)
 
 
 def migration(number: int, **fields: Any) -> Migration:
