@@ -10,7 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 from oslo_context.context import RequestContext
 
-from rtagent.api.reply import Reply
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.run import ConductorOptions, Outside
 from rtagent.errors import AgentUnreachable, RtAgentError
@@ -18,13 +17,7 @@ from rtagent.model.guest import GuestState
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Server
 from rtagent.ports import NullReporter
-from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.methods import AGENT_API
-from rtagent.rpc.served_agent import ServedAgent
-from rtagent.rpc.serving import Endpoint, InFlight
-from rtagent.testing.access import unsigned_access
-from rtagent.testing.memory_store import MemoryServiceRegistry
-from rtagent.virt.libvirt import guest
+from rtagent.rpc.serving import Endpoint
 from tests.support.agents import POLICY, agents, copies
 from tests.support.cloud_parts import (
     HOSTS,
@@ -36,8 +29,8 @@ from tests.support.cloud_parts import (
     Store,
     resources,
 )
-from tests.support.hosts import copied, uid
-from tests.support.rpc import invoke
+from tests.support.hosts import copied
+from tests.support.rpc import agent_endpoint, invoke
 from tests.support.stores import MemoryServerStore
 
 SMALL = Flavor(vcpus=1, memory_mb=1024, root_gb=1)
@@ -126,40 +119,16 @@ class Cloud:
 
     def _invoke(self, host: str, method: str, document: Mapping[str, Any]) -> Any:
         if host not in self._endpoints:
-            self._endpoints[host] = self._endpoint(HOSTS.index(host))
+            agent = self.hosts[HOSTS.index(host)]
+            self._endpoints[host] = agent_endpoint(
+                tracker=agent.tracker,
+                auditor=agent.auditor,
+                clock=self.clock,
+                reporter=NullReporter(),
+                delete_allocation=_unused,
+            )
         conductor = RequestContext(roles=["conductor"], overwrite=False)
         return invoke(self._endpoints[host], conductor, method, document)
-
-    def _endpoint(self, number: int) -> Endpoint:
-        agent = self.hosts[number]
-        tracker, node = agent.tracker, agent.node
-        identity = AgentIdentity(
-            agent_uuid=uid(), node_uuid=node.uuid, node=node.hypervisor_hostname
-        )
-        served = ServedAgent(
-            tracker=tracker,
-            auditor=agent.auditor,
-            registry=MemoryServiceRegistry(),
-            clock=self.clock,
-            version="1",
-            guest=guest,
-            settle=lambda claim: None,
-            confirm=lambda claim, call: None,
-            sync_placement=lambda: 0,
-            delete_allocation=_unused,
-            duplicates=Duplicates(identity, node.host, self.clock, tracker.creation.suspend),
-            report_host=lambda description, instances: None,
-            document=lambda target: Reply(body=b"{}"),
-        )
-        return Endpoint(
-            AGENT_API,
-            served,
-            InFlight(self.clock),
-            self.clock,
-            NullReporter(),
-            unsigned_access(NullReporter()),
-            check=served.check,
-        )
 
     def wait_for_renewal(self) -> None:
         """Wait until a lease is renewed from now on."""

@@ -27,7 +27,7 @@ from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.access import CallerBounds
+from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.restoration import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.access import unsigned_access
@@ -55,6 +55,38 @@ ACCEPTED = StoreRestore(
 #: A domain to adopt, which `Agent.start_orphan` starts.
 ORPHAN = uid(999)
 DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
+
+
+def agent_endpoint(
+    *,
+    tracker: ResourceTracker,
+    auditor: Auditor,
+    clock: Any,
+    reporter: Any,
+    access: Access | None = None,
+    in_flight: InFlight | None = None,
+    **parts: Any,
+) -> Endpoint:
+    """Make the endpoint of an agent. :param parts: of `ServedAgent`; the others do nothing."""
+    node = tracker.snapshot().node
+    me = AgentIdentity(agent_uuid=uid(), node_uuid=node.uuid, node=node.hypervisor_hostname)
+    usual: dict[str, Any] = {
+        "registry": MemoryServiceRegistry(),
+        "version": VERSION,
+        "guest": guest,
+        "duplicates": Duplicates(me, node.host, clock, tracker.creation.suspend),
+        "sync_placement": lambda: 0,
+        "document": lambda target: Reply(body=b"{}"),
+        **dict.fromkeys(("settle", "confirm", "delete_allocation", "report_host"), _do_nothing),
+    }
+    served = ServedAgent(tracker=tracker, auditor=auditor, clock=clock, **{**usual, **parts})
+    calls = InFlight(clock) if in_flight is None else in_flight  # one without calls is false
+    admits = access or unsigned_access(reporter)
+    return Endpoint(AGENT_API, served, calls, clock, reporter, admits, check=served.check)
+
+
+def _do_nothing(*_: object) -> None:
+    """Do nothing."""
 
 
 class Agent:
@@ -115,9 +147,6 @@ class Agent:
             "tracker": self.tracker,
             "auditor": self.auditor,
             "registry": self.registry,
-            "clock": self.clock,
-            "version": VERSION,
-            "guest": guest,
             "settle": self._settle,
             "confirm": self._confirm,
             "sync_placement": self._sync_placement,
@@ -126,15 +155,12 @@ class Agent:
             "report_host": lambda *parts: self.asked.append(parts),
             "document": self._document,
         }
-        served = ServedAgent(**{**parts, **changed})
-        self.endpoint = Endpoint(
-            AGENT_API,
-            served,
-            self.in_flight,
-            self.clock,
-            self.telemetry,
-            self.access,
-            check=served.check,
+        self.endpoint = agent_endpoint(
+            clock=self.clock,
+            reporter=self.telemetry,
+            access=self.access,
+            in_flight=self.in_flight,
+            **{**parts, **changed},
         )
 
     def start_orphan(self) -> None:
