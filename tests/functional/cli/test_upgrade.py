@@ -24,6 +24,7 @@ from tests.functional.cli.shell import Outcome, run
 from tests.servers.daemon import Daemon
 from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import commit, enrolled
+from tests.support.workload.deployment import migrated
 
 OK, WARNING, FAILURE, UNEXPECTED = 0, 1, 2, 255
 TITLES = [
@@ -111,6 +112,14 @@ class Host:
         outcome = self.run("-f", "json")
         assert outcome.code == expected, (outcome.out, outcome.err)
         return {each["check"]: (each["result"], each["details"]) for each in outcome.json}
+
+    def write_database(self, *statements: str) -> None:
+        """Create the schema in the database of the state directory, and change it."""
+        engine = open_engine(migrated(f"sqlite:///{self.directory}/rtagent.sqlite"), 5)
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        engine.dispose()
 
     def check_part(self, title: str, expected: str, words: str = "") -> str:
         """Check the result of a part, and that its details have these words; return these."""
@@ -202,24 +211,18 @@ def test_deprecated_and_unknown_options_are_warnings(host):
 
 
 def test_an_older_schema_is_a_failure_with_the_remedy(new_host):
-    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
-    migrate.sync(engine)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+    new_host.write_database("UPDATE alembic_version SET version_num = '0013'")
     new_host.check_part("Database schema", "Failure", "run rtagent db sync")
     unread = ("Warning", "not checked: the database cannot be read")
     assert new_host.check(FAILURE)[IDENTITY] == unread
 
 
 def test_a_schema_is_a_failure_if_it_is_newer_by_more_than_one_release(new_host):
-    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
-    migrate.sync(engine)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    newer = "UPDATE alembic_version SET version_num = '9999'"
+    new_host.write_database(newer)
     result, details = new_host.check(WARNING)["Database schema"]
     assert (result, details) == ("Success", "the schema is 9999")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE schema_compatibility SET oldest_writer = '9998'"))
+    new_host.write_database(newer, "UPDATE schema_compatibility SET oldest_writer = '9998'")
     new_host.check_part("Database schema", "Failure", "9999, newer than")
 
 
@@ -230,9 +233,8 @@ def test_an_unreachable_database_is_a_failure(new_host):
 
 
 def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
-    url = postgresql.create_database()
+    url = migrated(postgresql.create_database())
     engine = open_engine(url, 30)
-    migrate.sync(engine)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE operations SET UNLOGGED"))
     engine.dispose()
@@ -273,7 +275,7 @@ def test_a_renamed_host_is_a_failure(host, tmp_path):
 
 
 def test_a_node_without_a_record_is_a_warning(new_host):
-    migrate.sync(open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5))
+    new_host.write_database()
     new_host.compute_id.write_text(f"{uuid.uuid4()}\n")
     new_host.check_part(IDENTITY, "Warning", "has no record")
 
@@ -306,8 +308,7 @@ def test_rows_that_are_not_known_are_a_failure(host):
 
 
 def test_claims_that_this_release_cannot_read_are_a_failure(new_host):
-    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
-    migrate.sync(engine)
+    engine = open_engine(migrated(f"sqlite:///{new_host.directory}/rtagent.sqlite"), 5)
     store = SqlStore(engine)
     specs = {f"key{number}": "" for number in range(MAX_ITEMS + 1)}
     flavor = Flavor(vcpus=2, memory_mb=1024, root_gb=20, extra_specs=specs)
@@ -322,7 +323,7 @@ def test_claims_that_this_release_cannot_read_are_a_failure(new_host):
 
 
 def test_rows_of_a_host_without_a_record_are_not_checked(new_host):
-    migrate.sync(open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5))
+    new_host.write_database()
     result, details = new_host.check(WARNING)[ROWS]
     assert (result, details) == ("Warning", "not checked: the host has no record in the database")
 

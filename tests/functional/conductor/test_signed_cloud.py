@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.db import migrate
-from rtagent.db.engine import open_engine
 from tests.functional.conductor.test_server_commands import HOSTS, TwoHosts, build
 from tests.servers import PostgreSQL, RabbitMQ
 from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 from tests.support.trust import KeyFiles
+from tests.support.workload.deployment import migrated
 
 
 @pytest.fixture(scope="module")
@@ -22,15 +21,12 @@ def cloud(
     postgresql_server: PostgreSQL,
 ) -> Iterator[TwoHosts]:
     directory, url = tmp_path_factory.mktemp("signed"), postgresql_server.create_database()
-    engine = open_engine(url, 30)
-    migrate.sync(engine)
-    engine.dispose()
     files = KeyFiles(directory)
     for host in HOSTS:
         files.add(host, "agent", host=host)
     files.add("scheduler", "scheduler")
     files.add("nova", "conductor")
-    made = TwoHosts(directory, rabbitmq_server.transport_url, url, files)
+    made = TwoHosts(directory, rabbitmq_server.transport_url, migrated(url), files)
     yield made
     made.close()
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
@@ -25,6 +24,7 @@ from tests.support.stored_values import (
     take_over,
     uuid,
 )
+from tests.support.workload.deployment import migrated
 
 OTHER = replace(NODE, uuid=uuid(2), host="host-2", hypervisor_hostname="hv0.example")
 
@@ -98,8 +98,7 @@ def test_the_writer_of_a_removed_record_is_fenced(engine, store):
 
 def test_many_new_nodes_enrol_at_the_same_moment(postgresql):
     """As after a power failure. None is refused because of the others."""
-    engine = open_engine(postgresql.create_database(), 30)
-    migrate.sync(engine)
+    engine = open_engine(migrated(postgresql.create_database()), 30)
     nodes = [
         replace(NODE, uuid=uuid(100 + n), host=f"host-{n}", hypervisor_hostname=f"hv{n}.example")
         for n in range(16)
@@ -119,8 +118,7 @@ def test_many_new_nodes_enrol_at_the_same_moment(postgresql):
 
 
 def test_second_uuid_of_a_hypervisor_sees_the_first_that_enrols_at_the_same_moment(postgresql):
-    engine = open_engine(postgresql.create_database(), 30)
-    migrate.sync(engine)
+    engine = open_engine(migrated(postgresql.create_database()), 30)
     second, seen = replace(NODE, uuid=uuid(100)), []
 
     def look(records):
@@ -143,8 +141,7 @@ def test_second_uuid_of_a_hypervisor_sees_the_first_that_enrols_at_the_same_mome
 
 
 def test_agent_does_not_enrol_with_an_epoch_that_the_writer_has_raised_meanwhile(postgresql):
-    engine = open_engine(postgresql.create_database(), 30)
-    migrate.sync(engine)
+    engine = open_engine(migrated(postgresql.create_database()), 30)
     writer, other = SqlStore(engine), SqlStore(engine)
     state = state_of(writer.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over))
 

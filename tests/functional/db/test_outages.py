@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Engine, event, text
 
-from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.db.transaction import errors_of
@@ -20,6 +19,7 @@ from tests.servers import MariaDB, PostgreSQL
 from tests.servers.proxy import CommitLoss, Proxy
 from tests.support.stored_values import NODE, changed, claim, created, folded, pinned, released
 from tests.support.stores import assert_loads, assert_stored, commit, enrolled
+from tests.support.workload.deployment import migrated
 
 #: Seconds.
 TIMEOUT = 4.0
@@ -54,10 +54,7 @@ class Site:
 @pytest.fixture(params=["postgresql", "mariadb"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     server: PostgreSQL | MariaDB = request.getfixturevalue(request.param)
-    url = server.create_database()
-    engine = open_engine(url, 30)
-    migrate.sync(engine)
-    engine.dispose()
+    url = migrated(server.create_database())
     with Proxy(server.port) as proxy:
         site = Site(server, url, proxy)
         yield site

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
@@ -11,12 +10,12 @@ from tests.servers.daemon import SchedulerServer, wait_until
 from tests.support.hosts import NOON, uid
 from tests.support.scheduler_rpc import SchedulerBus, spec
 from tests.support.trackers import started
+from tests.support.workload.deployment import migrated
 
 
 def test_scheduler_selects_hosts_that_it_knows_from_the_database(tmp_path, rabbitmq, postgresql):
-    url = postgresql.create_database()
+    url = migrated(postgresql.create_database())
     engine = open_engine(url, 30)
-    migrate.sync(engine)
     nodes = {name: started(engine, name, 2).snapshot() for name in ("cn1", "cn2", "new", "gone")}
     for name in ("cn1", "cn2", "gone"):
         SqlServiceRegistry(engine).heartbeat(name, NOON)
@@ -50,10 +49,7 @@ def counts(scheduler: SchedulerServer, *vcpus: int) -> bool:
 def test_schedulers_of_one_database_share_aggregates_and_forgotten_claims(
     tmp_path, rabbitmq, postgresql
 ):
-    url = postgresql.create_database()
-    engine = open_engine(url, 30)
-    migrate.sync(engine)
-    engine.dispose()
+    url = migrated(postgresql.create_database())
     made = [
         SchedulerServer(
             tmp_path / host,

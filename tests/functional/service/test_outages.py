@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rtagent.db import migrate
-from rtagent.db.engine import open_engine
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.workload.deployment import migrated
 
 EX_CONFIG = 78
 
@@ -27,8 +26,7 @@ def test_database_without_a_schema_is_refused_with_the_remedy(daemon, postgresql
 
 
 def test_daemon_stops_during_an_outage_of_the_database(daemon, postgresql):
-    url = postgresql.create_database()
-    migrate.sync(open_engine(url, 30))
+    url = migrated(postgresql.create_database())
     daemon.configure({"database": {"connection": url, "operation_timeout": 1}})
     daemon.start().wait_ready()
 
