@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Self
 from sqlalchemy.engine import make_url
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
-from rtagent.db import migrate
-from rtagent.db.engine import open_engine
 from tests.chaos.world.broker import TlsRabbitMQ
 from tests.chaos.world.clock import Clock, Steps
 from tests.chaos.world.features import KEYS, QEMU, TLS
@@ -24,7 +22,7 @@ from tests.chaos.world.qemu import NamedLibvirtd, Qemu
 from tests.chaos.world.volume import Volume, mountable
 from tests.servers import Libvirtd, MariaDB, Placement, PostgreSQL, RabbitMQ
 from tests.servers.daemon import Config, Daemon, SchedulerServer, wait_until
-from tests.support.workload.deployment import open_transport
+from tests.support.workload.deployment import migrated, open_transport
 
 #: Seconds for the first start of everything.
 START_TIMEOUT = 180.0
@@ -114,7 +112,7 @@ class World:
         if self.database is not None:
             server = self.database.server
             assert isinstance(server, PostgreSQL | MariaDB)
-            self.database_url = _migrated(server.create_database())
+            self.database_url = migrated(server.create_database())
         for name in self.names:
             self.agents[name] = self._agent(name)
         self.schedulers[SCHEDULER] = self._scheduler(SCHEDULER)
@@ -341,11 +339,3 @@ def login(endpoint: str) -> dict[str, str]:
 def _sqlite(directory: Path) -> Path:
     """Return the file of the database of an agent with this directory."""
     return directory / "database" / "rtagent.sqlite"
-
-
-def _migrated(url: str) -> str:
-    """Create the schema in a database; return its URL."""
-    engine = open_engine(url, 30)
-    migrate.sync(engine)
-    engine.dispose()
-    return url
