@@ -25,7 +25,7 @@ _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 #: The number of published messages, of all connections.
 _PUBLISHED = (
     "maps:get(messages_received_total,"
-    " maps:get([{protocol, amqp091}], rabbit_global_counters:overview()))."
+    " maps:get([{protocol, amqp091}], rabbit_global_counters:overview()))"
 )
 
 
@@ -93,11 +93,11 @@ class FleetRabbitMQ(RabbitMQ):
 
     def published(self) -> int:
         """Return how many messages clients have published since the start."""
-        return int(self.control("eval", _PUBLISHED))
+        return int(self.evaluate(_PUBLISHED))
 
     def connections(self) -> int:
         """Return the number of connections of clients."""
-        return len(self.control("list_connections", "pid", "--silent").split())
+        return int(self.evaluate("length(rabbit_networking:connections())"))
 
 
 class FleetPlacement(Placement):

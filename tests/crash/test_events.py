@@ -23,8 +23,7 @@ def url(rabbitmq: RabbitMQ) -> str:
     """The URL of a virtual host of this test alone: its exchange is durable, unlike that of others,
     and messages of earlier tests are not in it."""
     name = f"events-{uuid4()}"
-    rabbitmq.control("add_vhost", name)
-    rabbitmq.control("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+    rabbitmq.add_vhost(name)
     return f"{rabbitmq.transport_url}{name}"
 
 

@@ -184,8 +184,7 @@ def test_placement_shows_a_host_of_two_agents_as_disabled_and_allocations_wait(c
 
 
 def test_two_agents_of_one_host_with_quorum_queues(rabbitmq: RabbitMQ, clones_on):
-    rabbitmq.control("add_vhost", "duplicates", "--default-queue-type", "quorum")
-    rabbitmq.control("set_permissions", "-p", "duplicates", "guest", ".*", ".*", ".*")
+    rabbitmq.add_vhost("duplicates", "quorum")
     options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
     check_nothing_is_answered_falsely(clones_on("duplicates", **options))
 

@@ -30,20 +30,20 @@ class GuardedRabbitMQ(RabbitMQ):
         self._hosts = hosts
         self.authority = Authority(self.directory / "tls")
         self._certificates: dict[str, dict[str, str]] = {}
+        self._definitions = self.directory / "definitions.json"
 
     def prepare(self) -> None:
         super().prepare()
         made = run("broker", "definitions", *self._hosts)
         assert made.code == 0, made.err
-        definitions = self.directory / "definitions.json"
-        definitions.write_text(made.out)
+        self._definitions.write_text(made.out)
         cert, key = self.authority.certificate("localhost")
         here = {
             "listeners.ssl.default = 5671": f"listeners.ssl.1 = 127.0.0.1:{self.port}",
             "/etc/rabbitmq/tls/ca.pem": str(self.authority.ca),
             "/etc/rabbitmq/tls/cert.pem": str(cert),
             "/etc/rabbitmq/tls/key.pem": str(key),
-            "/etc/rabbitmq/definitions.json": str(definitions),
+            "/etc/rabbitmq/definitions.json": str(self._definitions),
         }
         text = (RECIPE / "rabbitmq.conf").read_text()
         for ours, private in here.items():
@@ -60,6 +60,27 @@ class GuardedRabbitMQ(RabbitMQ):
                 return True
         except (OSError, amqp.exceptions.AMQPError):
             return False
+
+    def restore(self) -> None:
+        """Give each user the rights of the recipe again."""
+        file = f'{{ok, Definitions}} = file:read_file("{self._definitions}")'
+        self.evaluate(f"{file}, ok = rabbit_definitions:import_raw(Definitions)")
+
+    def clear_topics(self, user: str) -> None:
+        """Let a user publish to any topic of the exchanges that it may write to."""
+        self.evaluate(
+            f'ok = rabbit_auth_backend_internal:clear_topic_permissions(<<"{user}">>,'
+            f' <<"{VHOST}">>, <<"tests">>)'
+        )
+
+    def queues(self) -> list[list[str]]:
+        """Return name, consumers and messages of each queue."""
+        printed = self.evaluate(
+            'lists:append([io_lib:format("~s ~b ~b;", [Name, Consumers, Messages]) ||'
+            " [{_, {_, _, _, Name}}, {_, Consumers}, {_, Messages}] <-"
+            f' rabbit_amqqueue:info_all(<<"{VHOST}">>, [name, consumers, messages])])'
+        )
+        return [row.split() for row in printed.strip('"').split(";") if row]
 
     def url(self, user: str) -> str:
         """Return the URL for oslo.messaging."""

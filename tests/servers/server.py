@@ -113,16 +113,16 @@ class Server(Runner, ABC):
     ) -> None:
         self.close()
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, text: str = "") -> str:
         """Run a command that prepares the server, and return its output.
 
-        :raises ServerFailed: with the output.
+        :param text: what it reads. :raises ServerFailed: with the output.
         """
         result = subprocess.run(
             command,
             env={**os.environ, **self.environment()},
             cwd=self.directory,
-            stdin=subprocess.DEVNULL,
+            input=text,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

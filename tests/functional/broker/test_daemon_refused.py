@@ -35,7 +35,7 @@ def test_what_the_broker_refuses_is_named_until_it_is_given(
 ):
     cert, key = (shutil.copy(each, tmp_path) for each in expired(broker))
     daemon.configure({"oslo_messaging_rabbit": {"ssl_cert_file": cert, "ssl_key_file": key}})
-    broker.control("set_permissions", "-p", VHOST, USER, "^$", ".*", ".*")
+    broker.permit(USER, "^$", ".*", ".*", vhost=VHOST)
     daemon.start().wait_ready()
     wait_until(lambda: "by a certificate that has not expired" in output(daemon))
 
@@ -48,7 +48,7 @@ def test_what_the_broker_refuses_is_named_until_it_is_given(
     # An attempt that is refused leaves no connection behind.
     assert len(psutil.Process(daemon.pid).net_connections()) < CONNECTIONS
 
-    broker.control("import_definitions", str(broker.directory / "definitions.json"))
+    broker.restore()
     wait_until(lambda: healthy(daemon))
 
 

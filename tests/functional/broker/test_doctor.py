@@ -25,12 +25,10 @@ def queues(broker: GuardedRabbitMQ) -> set[tuple[str, ...]]:
     themselves, so a queue that is read may have a message for a moment. Events may arrive at any
     time.
     """
-    listed = broker.control("-q", "list_queues", "-p", VHOST, "name", "consumers", "messages")
-    rows = [line.split() for line in listed.splitlines() if line]
     # The command has a reply queue of its own for a while.
     return {
         tuple(row[:2] if row[1] != "0" or row[0].startswith("notifications.") else row)
-        for row in rows
+        for row in broker.queues()
         if not row[0].startswith("reply_")
     }
 
@@ -55,10 +53,9 @@ def other(broker: GuardedRabbitMQ, tmp_path: Path) -> Daemon:
 
 
 def test_a_user_with_all_permissions_and_one_with_none(broker: GuardedRabbitMQ, other: Daemon):
-    grant = ("-p", VHOST, OTHER)
     try:
-        broker.control("set_permissions", *grant, ".*", ".*", ".*")
-        broker.control("clear_topic_permissions", *grant)
+        broker.permit(OTHER, ".*", ".*", ".*", vhost=VHOST)
+        broker.clear_topics(OTHER)
         before = queues(broker)
         found = permissions(other.config_file)
         assert found["result"] == "warn"
@@ -68,10 +65,10 @@ def test_a_user_with_all_permissions_and_one_with_none(broker: GuardedRabbitMQ, 
         assert "send replies" not in found["details"]
         assert "rtagent broker definitions" in found["remedy"]
         assert queues(broker) == before
-        broker.control("set_permissions", *grant, "^$", "^$", "^$")
+        broker.permit(OTHER, "^$", "^$", "^$", vhost=VHOST)
         found = permissions(other.config_file)
         assert found["result"] == "fail"
         assert f"the user {OTHER} may not" in found["details"]
         assert "send replies" in found["details"]
     finally:
-        broker.control("import_definitions", str(broker.directory / "definitions.json"))
+        broker.restore()

@@ -83,8 +83,8 @@ def test_everything_is_back_after_a_restart_of_the_broker(
 
 
 def test_the_broker_refuses_messages_that_no_service_sends(broker: GuardedRabbitMQ):
-    limit = broker.control("eval", "application:get_env(rabbit, max_message_size).")
-    assert limit.strip() == "{ok,67108864}"
+    limit = broker.evaluate("application:get_env(rabbit, max_message_size)")
+    assert limit == "{ok, 67108864}"
 
 
 def healthy(daemon: Daemon | SchedulerServer) -> bool:

@@ -13,11 +13,11 @@ from tests.servers import RabbitMQ
 
 @contextmanager
 def alarm(rabbitmq: RabbitMQ) -> Iterator[None]:
-    rabbitmq.control("set_vm_memory_high_watermark", "0")
+    rabbitmq.alarm(True)
     try:
         yield
     finally:
-        rabbitmq.control("set_vm_memory_high_watermark", "0.4")
+        rabbitmq.alarm(False)
 
 
 @contextmanager

@@ -27,8 +27,7 @@ def instance() -> dict:
 def test_quorum_queues_are_supported(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
     # its own virtual host: all hosts share the queue of the topic, which has one type
     vhost = f"quorum-{uid()}"
-    rabbitmq.control("add_vhost", vhost)
-    rabbitmq.control("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
+    rabbitmq.add_vhost(vhost)
     options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
     station = station_on(f"{rabbitmq.transport_url}{vhost}", options).start()
     claim = station.client().instance_claim(station.context, instance())
@@ -148,12 +147,12 @@ def test_a_broker_that_refuses_is_reported_and_tried_again(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     user = f"agent-{uid()}"
-    rabbitmq.control("add_user", user, "other")
+    rabbitmq.add_user(user, "other")
     station = station_on(rabbitmq.transport_url.replace("guest:guest", f"{user}:secret"))
     station.server.start()
     wait_until(lambda: station.health() == "fail")
-    rabbitmq.control("change_password", user, "secret")
-    rabbitmq.control("set_permissions", user, ".*", ".*", ".*")
+    rabbitmq.change_password(user, "secret")
+    rabbitmq.permit(user, ".*", ".*", ".*")
     assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]

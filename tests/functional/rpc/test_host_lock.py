@@ -91,13 +91,13 @@ def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitM
 
 def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ, contenders):
     user = f"restricted-{uid()}"
-    rabbitmq.control("add_user", user, "secret")
-    rabbitmq.control("set_permissions", user, "^$", ".*", ".*")
+    rabbitmq.add_user(user, "secret")
+    rabbitmq.permit(user, "^$", ".*", ".*")
     agent = contenders(rabbitmq.transport_url.replace("guest:guest", f"{user}:secret"))
     outcome = agent.lock.take()
     assert outcome.attempt is Attempt.REFUSED
     assert "access to queue 'rtagent_lock." in outcome.why
-    rabbitmq.control("set_permissions", user, "^(rtagent_lock|openstack)", ".*", ".*")
+    rabbitmq.permit(user, "^(rtagent_lock|openstack)", ".*", ".*")
     assert agent.attempt() is Attempt.HELD
 
 
