@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
+#: The folders whose tests compute, and wait for no server: those with the largest files first.
+COMPUTING = ("documents", "interleavings", "property", "unit")
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Thousands of tests are collected, and none of them is garbage: a quarter of the time went into
@@ -36,15 +38,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest: one worker runs each, and the others would wait. Unit
-    tests come between the others, because those wait for servers; the last ones are unit tests.
+    """Begin with the files that take longest: one worker runs each, and the others would wait.
+    Tests that compute come between those that wait for servers; the last ones are unit tests.
     """
-    layers: dict[str, list[Path]] = {"nova": [], "unit": [], "": []}
+    longest, computing, waiting = list[Path](), list[Path](), list[Path]()
     for path in dict.fromkeys(item.path for item in items):
-        layers.get(path.relative_to(TESTS).parts[0], layers[""]).append(path)
-    places = dict.fromkeys(layers["nova"], -1.0)
-    for layer, share in (("unit", 1.0), ("", 0.85)):
-        files = layers[layer]
+        layer = path.relative_to(TESTS).parts[0]
+        kind = longest if layer == "nova" else computing if layer in COMPUTING else waiting
+        kind.append(path)
+    computing.sort(key=lambda path: COMPUTING.index(path.relative_to(TESTS).parts[0]))
+    # Those of one defect wait for time-outs of daemons.
+    waiting.sort(key=lambda path: path.relative_to(TESTS).parts[0] != "regressions")
+    places = dict.fromkeys(longest, -1.0)
+    for files, share in ((computing, 1.0), (waiting, 0.85)):
         places |= {path: share * number / len(files) for number, path in enumerate(files)}
     items.sort(key=lambda item: places[item.path])
 

@@ -26,6 +26,8 @@ from tests.support.hosts import uid
 from tests.support.rpc import Agent
 
 Options = dict[str, Any]
+#: Attempts to connect follow each other soon: oslo.messaging would pause for up to 30 s.
+BRISK: Options = {"rabbit_interval_max": 1}
 
 
 class Station:
@@ -42,7 +44,7 @@ class Station:
         bounds: Rpc | None = None,
     ) -> None:
         """:param options: of ``[oslo_messaging_rabbit]``. :param bounds: see `Agent`."""
-        self.url, self.options = url, options or {}
+        self.url, self.options = url, {**BRISK, **(options or {})}
         self.host = f"host-{uid()}"
         self._transports: list[oslo_messaging.RPCTransport] = []
         self.agent = Agent(SystemClock(), wrap, bounds)
