@@ -17,7 +17,7 @@ from pathlib import Path
 
 #: The server process imports this before it forks. There is one list: the last one that is set
 #: holds for every user.
-_IMPORTED = ["tests.servers.imported", "tests.crash.agent_process", "tests.crash.unit_worker"]
+_IMPORTED = ["tests.servers.imported"]
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(_IMPORTED)
 

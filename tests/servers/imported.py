@@ -1,10 +1,16 @@
-"""Import what daemons, commands and Placement import, also what they import when it is needed."""
+"""Import what daemons, commands, Placement and the agents of `tests.crash` import, also what they
+import when it is needed.
+"""
 
+import gc
 from importlib import import_module
 from importlib.metadata import entry_points
 
 from rtagent.cmd.rtagent import GROUP
 
+# What is imported is no garbage. A process that is forked from this one would look through it, and
+# get a copy of its memory by that.
+gc.disable()
 for _name in (
     "rtagent.rpc",  # before oslo.messaging, for which it chooses threads
     "rtagent.cmd.rtagentd",
@@ -16,7 +22,11 @@ for _name in (
     "pymysql",
     "tests.servers.failing_rtagentd",
     "tests.servers.placement_app",
+    "tests.crash.agent_process",
+    "tests.crash.unit_worker",
 ):
     import_module(_name)
 for _point in entry_points(group=GROUP):
     _point.load()
+gc.freeze()
+gc.enable()
