@@ -76,11 +76,11 @@ class GuardedRabbitMQ(RabbitMQ):
     def queues(self) -> list[list[str]]:
         """Return name, consumers and messages of each queue."""
         printed = self.evaluate(
-            'lists:append([io_lib:format("~s ~b ~b;", [Name, Consumers, Messages]) ||'
+            'lists:flatten([io_lib:format("~s ~b ~b;", [Name, Consumers, Messages]) ||'
             " [{_, {_, _, _, Name}}, {_, Consumers}, {_, Messages}] <-"
             f' rabbit_amqqueue:info_all(<<"{VHOST}">>, [name, consumers, messages])])'
         )
-        return [row.split() for row in printed.strip('"').split(";") if row]
+        return [row.split() for row in printed.strip('"[]').split(";") if row]
 
     def url(self, user: str) -> str:
         """Return the URL for oslo.messaging."""
