@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
 #: The folders whose tests compute, and wait for no server: those with the largest files first.
 COMPUTING = ("documents", "interleavings", "property", "unit")
+
+#: Folders of which one worker runs all files, because these share a server that starts slowly.
+TOGETHER = ("tests/functional/broker/", "tests/functional/page/")
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Thousands of tests are collected, and none of them is garbage: a quarter of the time went into
@@ -35,6 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("fast", settings.get_profile("short"), max_examples=15)
     chosen = [name for name in ("long", "fast") if config.getoption(name)]
     settings.load_profile(chosen[0] if chosen else "short")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Let one worker run a file, or a folder of `TOGETHER`, if that is asked for by file."""
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class ByFile(LoadFileScheduling):
+    """One worker runs a file, or a folder of `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
