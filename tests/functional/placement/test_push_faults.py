@@ -157,8 +157,8 @@ def overcome(node: PushedNode, number: int, fault: Fault, *, killed: bool) -> bo
     [
         (Fault.UNANSWERED, True, False, 0),
         (Fault.UNANSWERED, False, False, 1),
-        (Fault.CONFLICT, False, False, 0),
-        (Fault.NONSENSE, False, False, 1),
+        (Fault.CONFLICT, False, False, 2),
+        (Fault.NONSENSE, False, False, 0),
         (Fault.ERROR, False, True, 0),
     ],
 )
@@ -166,14 +166,15 @@ def test_a_fault_at_each_request_is_overcome(
     server, relay, tmp_path, fault, killed, reads, first, long
 ):
     """:param reads: the push reads everything before it writes.
-    :param first: request, from which on a short run tries every other one.
+    :param first: request, from which on a short run tries every third one: all of them together
+        have each.
     """
     node = PushedNode(server, relay, tmp_path)
     node.settle()
     node.interfere()
     node.mirror.forget()
     node.settle()
-    numbers = itertools.count() if long else itertools.count(first, 2)
+    numbers = itertools.count() if long else itertools.count(first, 3)
     for turn, number in enumerate(numbers, 1):
         node.change_everything(turn)
         if reads:
@@ -185,8 +186,8 @@ def test_a_fault_at_each_request_is_overcome(
 
 
 def test_a_kill_after_each_request_of_the_first_push_is_overcome(server, relay, tmp_path, long):
-    """A short run tries every other one."""
-    for number in itertools.count(0, 1 if long else 2):
+    """A short run tries every third one."""
+    for number in itertools.count(0, 1 if long else 3):
         node = PushedNode(server, relay, tmp_path)
         faulted = overcome(node, number, Fault.UNANSWERED, killed=True)
         node.remove()
