@@ -8,9 +8,9 @@
 """
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,8 +28,7 @@ class PreviousRelease:
 
     def __init__(self, directory: Path) -> None:
         """Unpack it into an empty directory."""
-        with tarfile.open(DATA / f"rtagent-{self.version}.tar.xz") as archive:
-            archive.extractall(directory, filter="data")
+        shutil.unpack_archive(DATA / f"rtagent-{self.version}.tar.xz", directory)
         self._directory = directory
 
     @property
