@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Those of one defect wait for time-outs of daemons.
     waiting.sort(key=lambda path: path.relative_to(TESTS).parts[0] != "regressions")
     places = dict.fromkeys(longest, -1.0)
-    for files, share in ((computing, 1.0), (waiting, 0.7)):
+    for files, share in ((computing, 1.0), (waiting, 0.65)):
         places |= {path: share * number / len(files) for number, path in enumerate(files)}
     items.sort(key=lambda item: places[item.path])
 
