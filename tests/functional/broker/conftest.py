@@ -13,10 +13,12 @@ import pytest
 from oslo_config import cfg
 
 from rtagent.rpc.transport import get_transport
-from tests.servers.daemon import Config, Daemon, SchedulerServer
+from tests.servers.daemon import Config, Daemon, SchedulerServer, wait_until
 from tests.servers.guarded_rabbitmq import GuardedRabbitMQ
 
 HOSTS = ("cn1", "cn2.example")
+#: The name of a queue of calls for all agents begins with this.
+FANOUT = "rtagent_fanout_"
 
 
 def options(broker: GuardedRabbitMQ, user: str) -> Config:
@@ -48,12 +50,25 @@ def broker() -> Iterator[GuardedRabbitMQ]:
 
 @pytest.fixture(scope="package")
 def agent(broker: GuardedRabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """The agent of the first host."""
+    """The agent of the first host, which reads all of its queues: it may begin after READY=1."""
     user, directory = f"agent-{HOSTS[0]}", tmp_path_factory.mktemp("agent")
     made = Daemon(directory, broker.url(user), config=options(broker, user))
     made.configure({"DEFAULT": {"host": HOSTS[0]}})
     with made:
-        yield made.wait_ready()
+        made.wait_ready()
+        wait_until(
+            lambda: {f"rtagent.{HOSTS[0]}", f"rtagent_lock.{HOSTS[0]}", FANOUT} <= read(broker)
+        )
+        yield made
+
+
+def read(broker: GuardedRabbitMQ) -> set[str]:
+    """The queues that have a consumer, without the ids of those of all agents."""
+    return {
+        FANOUT if name.startswith(FANOUT) else name
+        for name, consumers, _ in broker.queues()
+        if consumers != "0"
+    }
 
 
 @pytest.fixture(scope="package")
