@@ -13,7 +13,6 @@ from xdist.scheduler import LoadFileScheduling
 TESTS = Path(__file__).parent
 #: The folders whose tests compute, and wait for no server: those with the largest files first.
 COMPUTING = ("documents", "interleavings", "property", "unit")
-
 #: Folders of which one worker runs all files, because these share a server that starts slowly.
 TOGETHER = ("tests/functional/broker/", "tests/functional/page/")
 

@@ -109,8 +109,7 @@ def claims_with_new_providers(state: NodeState, policy: Policy, now: datetime) -
     the policy adopts some.
     """
     after = replace(state, policy=policy)
-    having = (c for c in state.claims.values() if c.pci or c.resources or c.quantities)
-    changed = ((claim, _with_providers(claim, after)) for claim in having)
+    changed = ((claim, _with_providers(claim, after)) for claim in state.claims.values())
     return tuple(
         replace(new, updated_at=now, revision=state.revision + 1)
         for claim, new in changed

@@ -26,7 +26,7 @@ from rtagent.errors import (
 from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import request_id
-from rtagent.rpc.method import SLOW_CALLS, Method, MethodTable
+from rtagent.rpc.method import Method, MethodTable
 from rtagent.rpc.trust.access import Access, Caller
 from rtagent.rpc.validation import digest, validate
 
@@ -74,7 +74,7 @@ class InFlight:
 class CallLimit:
     """Bounds the calls of one method that are served at once. Thread-safe."""
 
-    def __init__(self, method: str, limit: int = SLOW_CALLS) -> None:
+    def __init__(self, method: str, limit: int) -> None:
         self._method, self._limit = method, limit
         self._free = threading.BoundedSemaphore(limit)
 

@@ -68,10 +68,7 @@ class GuardedRabbitMQ(RabbitMQ):
 
     def clear_topics(self, user: str) -> None:
         """Let a user publish to any topic of the exchanges that it may write to."""
-        self.evaluate(
-            f'ok = rabbit_auth_backend_internal:clear_topic_permissions(<<"{user}">>,'
-            f' <<"{VHOST}">>, <<"tests">>)'
-        )
+        self._change("clear_topic_permissions", user, VHOST)
 
     def queues(self) -> list[list[str]]:
         """Return name, consumers and messages of each queue."""

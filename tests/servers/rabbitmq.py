@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import amqp
 
@@ -12,7 +11,7 @@ from tests.servers.process import Process
 from tests.servers.server import Server, ServerFailed, accepts, free_port
 
 # The script itself; the one on PATH switches to the user of the system service.
-_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+_SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 #: What every server of the tests has: a log on its standard output, and a small disk is enough.
 LIMITS = """\
@@ -55,7 +54,7 @@ class RabbitMQ(Server):
         self._mapper = Process(mapper, {}, self.directory, self.log, signal.SIGTERM)
 
     def command(self) -> Sequence[str]:
-        return [str(_SCRIPTS / "rabbitmq-server")]
+        return [_SERVER]
 
     def environment(self) -> Mapping[str, str]:
         directory = str(self.directory)
@@ -98,10 +97,6 @@ class RabbitMQ(Server):
 
     def _apply(self, function: str) -> None:
         self.run("erl_call", "-n", self._node, "-a", function)
-
-    def control(self, *arguments: str) -> str:
-        """Run rabbitmqctl, and return what it prints: ``control("list_queues")``."""
-        return self.run(str(_SCRIPTS / "rabbitmqctl"), *arguments)
 
     # -- administration, without rabbitmqctl: its start costs 0.8 s of CPU time --------------------
 

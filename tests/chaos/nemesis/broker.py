@@ -7,9 +7,6 @@ from tests.chaos.world.broker import TlsRabbitMQ
 from tests.chaos.world.world import World
 from tests.servers import RabbitMQ
 
-#: The share of the memory from which the alarm is raised; 0 raises it at once.
-ALARM, USUAL = "0", "0.4"
-
 
 class MemoryAlarm(Fault):
     """Connections that publish are blocked: their messages wait in the sockets."""
@@ -19,16 +16,16 @@ class MemoryAlarm(Fault):
 
     def begin(self, world: World, random: Random) -> None:
         self.target = "broker"
-        _set(world, ALARM)
+        _alarm(world, True)
 
     def end(self, world: World) -> None:
-        _set(world, USUAL)
+        _alarm(world, False)
 
 
-def _set(world: World, share: str) -> None:
+def _alarm(world: World, raised: bool) -> None:
     server = world.broker.server
     assert isinstance(server, RabbitMQ)
-    server.control("set_vm_memory_high_watermark", share)
+    server.alarm(raised)
 
 
 class ExpiredCertificate(Fault):
