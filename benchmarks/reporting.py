@@ -23,9 +23,8 @@ from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.ports import NullReporter
-from rtagent.rpc import roles
+from rtagent.rpc import SCHEDULER, roles
 from rtagent.rpc.casts import BoundedCasts
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext

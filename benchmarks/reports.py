@@ -14,9 +14,8 @@ from rtagent.conf.settings import SettingsHolder
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Call
 from rtagent.ports import NullReporter
-from rtagent.rpc import roles
+from rtagent.rpc import SCHEDULER, roles
 from rtagent.rpc.casts import BoundedCasts
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat

@@ -28,14 +28,13 @@ from rtagent.model.host_report import HostReport
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, ServerOperation
 from rtagent.ports import NullReporter
-from rtagent.rpc import roles
+from rtagent.rpc import SCHEDULER, roles
 from rtagent.rpc.casts import BoundedCasts, Numbered, host_state, whole_list
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint, InFlight
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.select import Scheduler
 from rtagent.testing.access import unsigned_access

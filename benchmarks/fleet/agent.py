@@ -12,7 +12,7 @@ from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import SystemClock, host_identity
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.agent import RPC_PATIENCE

@@ -6,9 +6,10 @@ from http import HTTPStatus
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import asdict
 from prometheus_client import CollectorRegistry
 
-from rtagent.api import capacity, claims, events, health, histories, metrics, nodes, numa, pci
+from rtagent.api import capacity, claims, events, health, metrics, nodes, numa, pci
 from rtagent.api.capacity import Blocked
 from rtagent.api.event_tail import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
@@ -17,13 +18,56 @@ from rtagent.api.page.routes import Link, PageCache, PageRoutes
 from rtagent.api.page.sources import PageSources
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
 from rtagent.capacity.count import Counts
-from rtagent.errors import RtAgentError
+from rtagent.errors import ClaimNotFound, InvalidRequest, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.device import RootPorts
 from rtagent.model.health import Check
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.reboot import FLAG
+from rtagent.model.timeline import ENTRY_KIND
+
+TIMELINE_FILTERS = frozenset({"kind"})
+HISTORY_FILTERS = frozenset({"before"})
+
+
+def timeline(sources: PageSources, filters: Mapping[str, str]) -> Mapping[str, Any]:
+    """``{"timeline": [TimelineEntry], "since"}``: the last hour, newest first.
+
+    ``since``: the entries are complete from here on.
+
+    :param filters: ``kind``.
+    :raises InvalidRequest: there is no such kind.
+    """
+    kind = filters.get("kind")
+    if kind is not None and kind not in ENTRY_KIND:
+        raise InvalidRequest.at("GET /timeline", "kind", f"not one of {', '.join(ENTRY_KIND)}")
+    view = sources.timeline()
+    found = [each for each in view.entries if kind in (None, each.kind)]
+    return {"timeline": found, "since": view.since}
+
+
+def history(
+    sources: PageSources, state: NodeState, claim_uuid: str | None, filters: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """``{"history": [ClaimEvent with its number], "older"}``: recorded events, newest first.
+
+    ``older``: the filter ``before`` for the events that follow; null: there are none.
+
+    :param claim_uuid: None: of all claims.
+    :param filters: ``before``: only events with a lower number.
+    :raises InvalidRequest: that is no number. :raises ClaimNotFound: there is no record of it.
+    :raises Unavailable: the database does not answer now.
+    """
+    before = filters.get("before")
+    if before is not None and not (before.isascii() and before.isdecimal() and len(before) < 19):
+        raise InvalidRequest.at("GET /history", "before", "not a number")
+    page = sources.history(state, claim_uuid, None if before is None else int(before))
+    if claim_uuid is not None and not page.events and before is None:
+        raise ClaimNotFound(claim_uuid=claim_uuid)
+    events = [{"number": each.number, **asdict(each.event)} for each in page.events]
+    return {"history": events, "older": page.older}
+
 
 #: What is at ``/allocations`` before the first audit of the allocations in Placement.
 NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "allocations": (), "problems": ()}
@@ -153,10 +197,8 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "capacity": lambda view, query: view.reply({"capacity": [view.capacity(query.get("flavor"))]}),
     "allocations": lambda view, _: view.reply(view.sources.allocations()),
     "events": lambda view, query: events.events(view.sources.events, query),
-    "timeline": lambda view, query: view.reply(histories.timeline(view.sources.more, query)),
-    "history": lambda view, query: view.reply(
-        histories.history(view.sources.more, view.state, None, query)
-    ),
+    "timeline": lambda view, query: view.reply(timeline(view.sources.more, query)),
+    "history": lambda view, query: view.reply(history(view.sources.more, view.state, None, query)),
     "health": lambda view, _: health.health(view, view.sources.checks()),
     "ready": lambda view, _: health.ready(view, view.sources.creation_error()),
     "live": lambda view, _: health.live(view, view.sources.hung()),
@@ -176,7 +218,7 @@ ITEMS: Mapping[str, Callable[[View, str], Reply]] = {
 #: ``/NAME/ITEM/PART``
 PARTS: Mapping[tuple[str, str], Callable[[View, str, Query], Reply]] = {
     ("claims", "history"): lambda view, uuid, query: view.reply(
-        histories.history(view.sources.more, view.state, uuid, query)
+        history(view.sources.more, view.state, uuid, query)
     )
 }
 
@@ -187,9 +229,9 @@ FILTERS: Mapping[str, frozenset[str]] = {
     "events": events.FILTERS,
     "migrations": claims.MIGRATION_FILTERS,
     "pci": pci.FILTERS,
-    "timeline": histories.TIMELINE_FILTERS,
-    "history": histories.HISTORY_FILTERS,
-    "claims/history": histories.HISTORY_FILTERS,
+    "timeline": TIMELINE_FILTERS,
+    "history": HISTORY_FILTERS,
+    "claims/history": HISTORY_FILTERS,
 }
 
 

@@ -13,8 +13,7 @@ from rtagent.cmd.base import List, Rows
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import Lines, OrEmpty, pins
 from rtagent.errors import AgentUnreachable, ClaimConflict, InvalidRequest, RtAgentError
-from rtagent.model.base import Uuid
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Uuid
 from rtagent.model.request import Flavor
 
 COLUMNS = (

@@ -15,10 +15,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.api.client import Reader
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.rpc.roles import OPERATOR
-from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.transport import get_transport
 
 #: Errors of a server that does not have a method, by their names.

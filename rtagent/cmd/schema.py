@@ -10,7 +10,7 @@ from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
 from rtagent.errors import InvalidRequest
 from rtagent.model.event import EVENT_TYPES, VERSION
-from rtagent.rpc import schemas, topics
+from rtagent.rpc import AGENT, schemas
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.reference import reference
 
@@ -103,7 +103,7 @@ def _with_topic(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument(
         "--topic",
         choices=[*TABLES, *more],
-        default=topics.AGENT,
+        default=AGENT,
         help="The API: of the agents, or of the schedulers"
         + (", or the events of an agent" if more else "")
         + ". Default: %(default)s.",

@@ -20,7 +20,7 @@ from rtagent.cmd.claim_request import (
     pair,
 )
 from rtagent.errors import InvalidRequest
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter
 from rtagent.model.request import Flavor
 from rtagent.model.schema_errors import schema_errors
 from rtagent.model.server import RequestSpec

@@ -8,8 +8,7 @@ from msgspec import Meta
 from rtagent.conductor.errors import ServerConflict
 from rtagent.conductor.run import Outside
 from rtagent.errors import AgentUnreachable, InvalidRequest, RtAgentError
-from rtagent.model.base import DOMAIN_TITLE, Document, Uuid
-from rtagent.model.converter import Converter
+from rtagent.model.base import DOMAIN_TITLE, Converter, Document, Uuid
 from rtagent.model.schema_errors import schema_errors
 from rtagent.model.server import Server
 

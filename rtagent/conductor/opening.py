@@ -22,8 +22,7 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
 from rtagent.errors import AgentUnreachable
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
 from rtagent.model.policy import ManageAllocations
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.placement import loading

@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.server import Place, RequestSpec, Selection
 

@@ -15,9 +15,8 @@ from rtagent.conductor.patience import Background, Patience
 from rtagent.conductor.ports import Agents, Allocations, Enactor, Hooks, SchedulerPort, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.errors import NodeNotFound, RtAgentError
-from rtagent.model.base import Value
+from rtagent.model.base import Converter, Value
 from rtagent.model.claim import Claim
-from rtagent.model.converter import Converter
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.model.request import InstanceFacts
 from rtagent.model.server import BUILDING, Place, RequestSpec, Server, ServerOperation

@@ -1,9 +1,11 @@
-"""Base classes and bounded types of all values and documents."""
+"""Base classes and bounded types of all values and documents, and what makes them of primitives."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Generic, TypeVar, overload
 
+import msgspec
 from msgspec import Meta, Struct
 
 #: Integers in RPC documents fit a signed 32-bit column in every database.
@@ -77,3 +79,33 @@ def divided(docstring: str) -> tuple[str, dict[str, str]]:
     """Divide the docstring of a value: what it says of the whole, and of each field, by name."""
     text, *fields = _FIELD.split(docstring)
     return text, dict(zip(fields[::2], fields[1::2], strict=True))
+
+
+class Converter(Generic[_T]):
+    """Made at the import of a module, for use from any thread.
+
+    msgspec examines a type at its first use. If two threads do that at the same time, the process
+    crashes (0.22.0), but an import is done by one thread. So a type is given to a `Converter`, or
+    to a decoder of msgspec, and both are made at import: not to `msgspec.convert` and
+    `msgspec.json.decode`, which a thread may be the first to call.
+
+    :ivar convert: returns the value of a document; raises `msgspec.ValidationError` if it is
+        invalid, and `UnicodeEncodeError` if it has a key that is not valid Unicode.
+    """
+
+    @overload
+    def __init__(
+        self: "Converter[_T]", type_: type[_T], *, strict: bool = True, str_keys: bool = False
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Converter[Any]", type_: Any, *, strict: bool = True, str_keys: bool = False
+    ) -> None: ...
+
+    def __init__(self, type_: Any, *, strict: bool = True, str_keys: bool = False) -> None:
+        """:param strict: and the others: see `msgspec.convert`."""
+        msgspec.json.Decoder(type_)  # examines the type
+        self.convert: Callable[[object], _T] = partial(
+            msgspec.convert, type=type_, strict=strict, str_keys=str_keys
+        )

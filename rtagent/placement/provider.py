@@ -7,8 +7,7 @@ from decimal import ROUND_FLOOR, Context
 
 import os_traits
 
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_name, provider_uuid
 

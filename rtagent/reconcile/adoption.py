@@ -18,10 +18,9 @@ from rtagent.errors import (
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.placed_guests import isolated, usage_of
 from rtagent.model.assignment import Assignment, CellAssignment
-from rtagent.model.base import Name
+from rtagent.model.base import Converter, Name
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.converter import Converter
 from rtagent.model.decision import Granted, created
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.guest import GuestLayout, ServerMetadata

@@ -21,9 +21,9 @@ from amqp.exceptions import MessageNacked
 from amqp.protocol import queue_declare_ok_t
 from kombu.transport import pyamqp
 
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.amqp_frames import harmless_frames
 from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, RefusedMessage, check, check_delivery
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The queues of requests: of all servers of a topic, of one, and of a call to all at once.
 REQUESTS = re.compile(rf"({AGENT}|{SCHEDULER})(\Z|\.|_fanout(?:_|\Z))")

@@ -17,10 +17,10 @@ from oslo_context.context import RequestContext
 from retrying import Retrying
 
 from rtagent.errors import AllocationNotWritten, InvalidRequest, RtAgentError
+from rtagent.rpc import VERSIONS
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.roles import READER
-from rtagent.rpc.topics import VERSIONS
 from rtagent.rpc.transport import ERROR_MODULES
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, not_verified, verified

@@ -13,10 +13,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.model.base import Value
 from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.rpc import VERSIONS
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import RECONNECTS
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.topics import VERSIONS
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.scheduler.report import instances_digest
 from rtagent.scheduler.report_documents import instances_text, report_document

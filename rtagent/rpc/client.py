@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import oslo_messaging
 from oslo_context.context import RequestContext
 
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.calls import Calls, document_of
 from rtagent.rpc.method import Method, add_methods
 from rtagent.rpc.methods import AGENT_API, SCHEDULER_API
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 
 class AgentAPI:

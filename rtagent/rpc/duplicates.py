@@ -14,8 +14,7 @@ import msgspec
 
 from rtagent.errors import DuplicateHost, NodeNotFound, NodeNotReady
 from rtagent.identity import machine
-from rtagent.model.base import Uuid, Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Uuid, Value
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Arguments, InstanceUpdate

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter
 from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
 from rtagent.rpc.validation import levels
 

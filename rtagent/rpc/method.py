@@ -12,8 +12,7 @@ from typing import Any, Protocol, get_type_hints
 import msgspec
 from oslo_context.context import RequestContext
 
-from rtagent.model.base import Document, Uuid, Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Document, Uuid, Value
 from rtagent.model.request import Arguments
 from rtagent.rpc.roles import ANY, OPERATOR
 

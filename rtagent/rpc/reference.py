@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import MAX_INT
-from rtagent.rpc import schemas
+from rtagent.rpc import AGENT, SCHEDULER, schemas
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import AGENT_API, SCHEDULER_API, TABLES
 from rtagent.rpc.schemas import Schema
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}
 

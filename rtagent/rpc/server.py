@@ -15,13 +15,12 @@ import oslo_messaging
 from oslo_messaging.rpc.server import RPCServer
 
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc import amqp_transport, driver
+from rtagent.rpc import AGENT, amqp_transport, driver
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.envelope import REASONS, RefusedMessage
 from rtagent.rpc.incoming import OVERLOAD, REFUSED, CallMonitor, Incoming, LateReplies, Workers
 from rtagent.rpc.serving import THREADS, InFlight
-from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.credentials import credentials
 from rtagent.rpc.trust.signed_reply import SignedReplies
 

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
 from rtagent.model import host_report
-from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
-from rtagent.model.converter import Converter
+from rtagent.model.base import BASE64, UUID, Converter, Count, Document, Entries, Name, Uuid
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")

@@ -18,7 +18,7 @@ from rtagent.embedded import host_identity
 from rtagent.errors import StoreDamaged
 from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.loop import Turn

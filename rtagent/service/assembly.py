@@ -23,10 +23,9 @@ from rtagent.model.metric import Metric
 from rtagent.placement import loading
 from rtagent.placement.client import HttpPlacement
 from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
-from rtagent.rpc import roles
+from rtagent.rpc import SCHEDULER, roles
 from rtagent.rpc.casts import BoundedCasts
 from rtagent.rpc.notifier import EventSender, event_sender
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor

@@ -22,13 +22,13 @@ from rtagent.errors import RtAgentError
 from rtagent.placement import loading
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.placement.candidates import PlacementCandidates
+from rtagent.rpc import SCHEDULER
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.node_identities import NodeIdentities
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint, InFlight
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.scheduler.filtering import HostFilters

@@ -12,12 +12,11 @@ from oslo_context.context import RequestContext
 from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import RtAgentError
 from rtagent.ports import Reporter
-from rtagent.rpc import casts, roles
+from rtagent.rpc import AGENT, SCHEDULER, casts, roles
 from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.server import PART, RpcServer
-from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 

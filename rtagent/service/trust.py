@@ -6,8 +6,7 @@ from rtagent.conf.options import mistake
 from rtagent.conf.rpc import GROUP
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.methods import TABLES
-from rtagent.rpc.policies import PREFIXES, list_rules
+from rtagent.rpc.methods import PREFIXES, TABLES, list_rules
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.rpc.trust.authentication import Authentication
 from rtagent.rpc.trust.keys import read_ring

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rtagent.model.base import STORABLE
-from rtagent.rpc import schemas, topics
+from rtagent.rpc import AGENT, SCHEDULER, schemas
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.schemas import Schema
 
@@ -212,8 +212,8 @@ def _at(document: Any, path: JsonPath) -> Any:
 _DATA = Path(__file__).resolve().parents[1] / "data"
 #: By topic.
 FILES = {
-    topics.AGENT: _DATA / "rpc_schemas.json",
-    topics.SCHEDULER: _DATA / "scheduler_rpc_schemas.json",
+    AGENT: _DATA / "rpc_schemas.json",
+    SCHEDULER: _DATA / "scheduler_rpc_schemas.json",
 }
 
 

@@ -19,12 +19,12 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec, Selection, Selections
 from rtagent.ports import Service
+from rtagent.rpc import SCHEDULER
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.serving import CheckCaller, Endpoint, InFlight
-from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Authenticate
 from rtagent.scheduler import aggregate_rules as rules

@@ -38,7 +38,7 @@ from measures import published
 from rtagent import errors
 from rtagent.cmd import rtagent as cli
 from rtagent.cmd.exit_codes import MEANINGS
-from rtagent.rpc import roles, topics
+from rtagent.rpc import AGENT, SCHEDULER, roles
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.reference import reference
 
@@ -207,7 +207,7 @@ def _leave_out_of_alt(app: Sphinx, document: nodes.document) -> None:
 def _names(docname: str, kind: str) -> set[str]:
     if kind == "command":
         return set(cli.Commands(cli.GROUP).commands)
-    agents, schedulers = TABLES[topics.AGENT].methods, TABLES[topics.SCHEDULER].methods
+    agents, schedulers = TABLES[AGENT].methods, TABLES[SCHEDULER].methods
     if docname == "reference/rpc":
         return set(agents)
     return set(schedulers) - set(agents)  # the links to others lead to the agents' page

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtagent.errors import InvalidRequest
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.broker.names import fanout_exchange
 from rtagent.rpc.broker.permissions import (
     AGENT_USER,
@@ -17,7 +18,6 @@ from rtagent.rpc.broker.permissions import (
     pattern,
     scheduler_access,
 )
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The characters of the common name of a certificate at most. It is the name of the user.
 COMMON_NAME = 64

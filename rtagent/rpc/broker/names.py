@@ -5,7 +5,7 @@ import uuid
 
 import oslo_messaging
 
-from rtagent.rpc.topics import AGENT
+from rtagent.rpc import AGENT
 
 #: The exchange through which every message reaches a queue by its name; in permissions.
 DEFAULT_EXCHANGE = "amq.default"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.broker.names import (
     DEFAULT_EXCHANGE,
     RANDOM,
@@ -12,7 +13,6 @@ from rtagent.rpc.broker.names import (
     lock_queue,
     reply_prefix,
 )
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The users who are not those of one agent.
 CONDUCTOR, SCHEDULERS, OPERATOR = "conductor", "scheduler", "operator"

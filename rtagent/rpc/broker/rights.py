@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import amqp
 
 from rtagent.model.base import Value
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.broker.connection import Broker
 from rtagent.rpc.broker.names import DEFAULT_EXCHANGE, fanout_exchange, reply_prefix
 from rtagent.rpc.broker.permissions import Names, UserPermissions
-from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: Returns after the broker has permitted something. :raises AccessRefused: it has not.
 _Act = Callable[[amqp.Channel], object]

@@ -20,8 +20,7 @@ from msgspec import Meta, Struct, field
 
 from rtagent.conf.rpc import GROUP, ROLES
 from rtagent.errors import ConfigError
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
 
 if TYPE_CHECKING:  # 8 MiB of memory, which only programs with keys need
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -11,8 +11,7 @@ from msgspec import Meta
 
 from rtagent.conf.rpc import GROUP
 from rtagent.errors import ConfigError
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
 from rtagent.rpc.trust.keys import COORDINATE, GENERATE, NAME, PublicKey, json_of, read_file
 from rtagent.rpc.trust.token import CallClaims, ReplyClaims, sign
 

@@ -12,11 +12,10 @@ from msgspec import Struct
 from oslo_log import log
 
 from rtagent.errors import RtAgentError
-from rtagent.model.base import Value
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter, Value
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.context import proof_of
 from rtagent.rpc.errors import ReplyNotVerified
-from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.credentials import Credentials
 from rtagent.rpc.trust.keys import PublicKey
 from rtagent.rpc.trust.token import ReplyClaims, arguments_digest, key_name, proved

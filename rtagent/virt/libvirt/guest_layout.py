@@ -8,7 +8,7 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.assignment import CpuTopology
-from rtagent.model.converter import Converter
+from rtagent.model.base import Converter
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest import GuestCell, GuestLayout, ServerMetadata

@@ -16,7 +16,7 @@ import pytest
 
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.rtagent import GROUP, Shell
-from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.rpc import AGENT, SCHEDULER
 from tests.functional.cli.answering import answering
 from tests.functional.cli.shell import Outcome, run
 from tests.support.api_states import sources

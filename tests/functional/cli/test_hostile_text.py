@@ -35,7 +35,7 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.event import RecordedEvents
 from rtagent.model.request import Flavor
 from rtagent.model.server import Place, RequestSpec, Server, ServerOperation
-from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.scheduler.aggregate_rules import with_host
 from rtagent.scheduler.explanation import ExplainedHost, Objection
 from tests.functional.cli.answering import answering

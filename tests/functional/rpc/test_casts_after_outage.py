@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rtagent.rpc import AGENT
 from rtagent.rpc.casts import BoundedCasts, CastFailed, report_host_state
 from rtagent.rpc.roles import SCHEDULER
-from rtagent.rpc.topics import AGENT
 from tests.functional.rpc.conftest import Station
 from tests.functional.rpc.test_blocked_broker import alarm
 from tests.servers import RabbitMQ

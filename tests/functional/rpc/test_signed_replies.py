@@ -18,10 +18,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimNotFound, InvalidRequest
+from rtagent.rpc import AGENT, VERSIONS
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.topics import AGENT, VERSIONS
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import ReplyClaims, arguments_digest

@@ -13,8 +13,8 @@ import pytest
 import rtagent
 from rtagent.conf import load
 from rtagent.conf.settings import SettingsHolder
+from rtagent.rpc import AGENT
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.topics import AGENT
 from rtagent.service.trust import CallerAccess
 from rtagent.tracker import ResourceTracker
 from tests.functional.rpc.conftest import Station

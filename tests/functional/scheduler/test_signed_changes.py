@@ -9,8 +9,8 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 import oslo_messaging
 from oslo_context.context import RequestContext
 
+from rtagent.rpc import SCHEDULER, VERSIONS
 from rtagent.rpc.client import SchedulerAPI
-from rtagent.rpc.topics import SCHEDULER, VERSIONS
 from rtagent.rpc.trust.keys import read_ring
 from rtagent.rpc.trust.token import CallClaims, proved
 from tests.servers import RabbitMQ

@@ -17,8 +17,8 @@ from oslo_context.context import RequestContext
 from rtagent.allocation import requirements
 from rtagent.allocation.allocate import Allocated, allocate
 from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.scheduler.replica import replica_of
 from rtagent.scheduler.report_documents import instances_from, report_from
 from tests.servers import RabbitMQ

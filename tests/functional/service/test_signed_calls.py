@@ -14,11 +14,11 @@ import oslo_messaging
 import pytest
 from oslo_context.context import RequestContext
 
+from rtagent.rpc import AGENT, SCHEDULER, VERSIONS
 from rtagent.rpc.calls import Calls
 from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
-from rtagent.rpc.topics import AGENT, SCHEDULER, VERSIONS
 from rtagent.rpc.trust.credentials import reload_credentials
 from rtagent.rpc.trust.private_key import PrivateKey
 from tests.functional.cli.shell import run

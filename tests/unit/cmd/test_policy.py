@@ -7,7 +7,7 @@ import yaml
 from oslo_policy import generator
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.rpc.policies import get_enforcer, list_rules
+from rtagent.rpc.methods import get_enforcer, list_rules
 from tests.functional.cli.shell import Run, configured, run
 
 

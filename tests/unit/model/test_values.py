@@ -73,7 +73,7 @@ FIRST_USES = textwrap.dedent("""
 
     from msgspec import defstruct
 
-    from rtagent.model.converter import Converter
+    from rtagent.model.base import Converter
 
     THREADS = 8
     sys.setswitchinterval(1e-6)

@@ -8,13 +8,12 @@ import pytest
 
 from rtagent import errors
 from rtagent.lifecycle.transitions import INTERNAL_VERBS, LIFE_CYCLE, METHOD_NAMES
+from rtagent.rpc import VERSIONS, schemas
 from rtagent.rpc import errors as rpc_errors
-from rtagent.rpc import schemas
 from rtagent.rpc.client import AgentAPI, source_of
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS, TABLES
 from rtagent.rpc.reference import reference
-from rtagent.rpc.topics import VERSIONS
 from rtagent.scheduler import errors as scheduler_errors
 
 

@@ -9,7 +9,7 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 
 from rtagent.conf.rpc import ROLES
 from rtagent.errors import InvalidRequest
-from rtagent.rpc import topics
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.roles import ENOUGH, MEANINGS
@@ -48,10 +48,10 @@ SCHEDULER_RIGHTS = {
         *("delete_instance_info", "sync_instance_info"),
     },
 }
-RIGHTS = {topics.AGENT: AGENT_RIGHTS, topics.SCHEDULER: SCHEDULER_RIGHTS}
+RIGHTS = {AGENT: AGENT_RIGHTS, SCHEDULER: SCHEDULER_RIGHTS}
 ENDPOINTS: dict[str, Callable[[], Any]] = {
-    topics.AGENT: lambda: Agent().endpoint,
-    topics.SCHEDULER: lambda: SchedulerRpc().endpoint,
+    AGENT: lambda: Agent().endpoint,
+    SCHEDULER: lambda: SchedulerRpc().endpoint,
 }
 
 

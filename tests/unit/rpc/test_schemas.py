@@ -11,7 +11,7 @@ import pytest
 from rtagent.model.claim import PCPU
 from rtagent.model.event import EVENT_TYPES
 from rtagent.model.event_payloads import ClaimPayload, MovePayload
-from rtagent.rpc import schemas, topics
+from rtagent.rpc import AGENT, SCHEDULER, schemas
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import TABLES
 from rtagent.testing.memory_store import Disk
@@ -43,7 +43,7 @@ def _unordered(schema: Any) -> Any:
 
 
 def test_both_topics_are_guarded():
-    assert set(STORED) == {topics.AGENT, topics.SCHEDULER}
+    assert set(STORED) == {AGENT, SCHEDULER}
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)

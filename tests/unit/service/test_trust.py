@@ -9,9 +9,9 @@ from oslo_context.context import RequestContext
 from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import TooManyRequests
 from rtagent.ports import NullReporter
+from rtagent.rpc import AGENT
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.methods import TABLES
-from rtagent.rpc.topics import AGENT
 from rtagent.service.trust import CallerAccess
 from tests.support.configurations import parsed, settings
 from tests.support.hosts import ManualClock

@@ -10,11 +10,11 @@ from rtagent.conf.rpc import UNSIGNED as UNSIGNED_ROLES
 from rtagent.conf.rpc import Rpc
 from rtagent.errors import RtAgentError, TooManyRequests
 from rtagent.ports import ACCESS_LOG
+from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.errors import NotAuthorized, SignatureInvalid
 from rtagent.rpc.incoming import Incoming
 from rtagent.rpc.methods import TABLES
-from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.access import MAX_CALLERS, Caller, CallerBounds, identity, unsigned_caller
 from tests.support.hosts import ManualClock, uid
 from tests.support.rpc import Agent

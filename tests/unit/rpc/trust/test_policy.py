@@ -10,11 +10,10 @@ from oslo_config import cfg
 from rtagent.conf import load
 from rtagent.conf.rpc import ROLES
 from rtagent.errors import ConfigError
+from rtagent.rpc import AGENT
 from rtagent.rpc.errors import NotAuthorized
-from rtagent.rpc.methods import TABLES
-from rtagent.rpc.policies import PREFIXES, list_rules
+from rtagent.rpc.methods import PREFIXES, TABLES, list_rules
 from rtagent.rpc.roles import ENOUGH
-from rtagent.rpc.topics import AGENT
 from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.policy import MAX_SIZE, AccessPolicy, read_rules
 from rtagent.telemetry.telemetry import Telemetry

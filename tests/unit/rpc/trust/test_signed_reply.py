@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from oslo_config import cfg
 
 from rtagent.errors import ClaimNotFound
+from rtagent.rpc import AGENT
 from rtagent.rpc.errors import ReplyNotVerified
-from rtagent.rpc.topics import AGENT
 from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.credentials import Credentials
 from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
