@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+import rtagent.cmd  # noqa: F401  after it, no library imports eventlet
+
 TESTS = Path(__file__).parent
 #: The folders whose tests compute, and wait for no server: those with the largest files first.
 COMPUTING = ("documents", "interleavings", "property", "unit")

@@ -1,14 +1,17 @@
 """Headless Chromium, driven by a chromedriver on a free port, with profiles of its own."""
 
+from __future__ import annotations
+
 import base64
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from selenium import webdriver
-from selenium.webdriver.remote.webdriver import WebDriver
+from typing import TYPE_CHECKING
 
 from tests.servers.server import Server, free_port
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
 
 DRIVER = "/usr/bin/chromedriver"
 #: It needs half the CPU time of the whole browser. The script of this name on PATH starts it as
@@ -58,6 +61,8 @@ class Chromium(Server):
 
     def browser(self) -> WebDriver:
         """Open a browser, which the caller ends with ``quit()``."""
+        from selenium import webdriver  # it takes long, and every test process imports this module
+
         options = webdriver.ChromeOptions()
         options.binary_location = BROWSER
         for argument in ARGUMENTS:

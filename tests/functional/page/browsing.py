@@ -1,17 +1,20 @@
 """What a user does with a page, and what the browser notes about it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
+    from selenium.webdriver.remote.webelement import WebElement
 
 #: Seconds that a test waits: machines stand still now and then.
 PATIENCE = 100.0
@@ -78,6 +81,8 @@ class Browser:
 
     def wait(self, condition: Callable[[], T]) -> T:
         """Return the condition's first result that is true."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
         waiting = WebDriverWait(
             self.driver,
             PATIENCE,

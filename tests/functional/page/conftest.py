@@ -1,12 +1,17 @@
 """A browser for the tests of pages."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from selenium.webdriver.remote.webdriver import WebDriver
 
 from tests.functional.page.browsing import Browser
 from tests.servers.chromium import Chromium, look
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webdriver import WebDriver
 
 
 @pytest.fixture(scope="session")
