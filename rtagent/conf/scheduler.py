@@ -27,7 +27,9 @@ class Scheduler(Group, frozen=True, kw_only=True):
     :ivar max_placement_results:
         The number of allocation candidates that the scheduler requests from Placement in one query;
         at least 1. A small number makes the answers of a large Placement faster, but filters and
-        weighers then see fewer hosts, if the query is for all hosts.
+        weighers then see fewer hosts, if the query is for all hosts. Such a query has no limit if
+        few hosts may be right: by the hints ``same_host`` and ``different_host``, a server group,
+        or several named hosts.
     :ivar limit_tenants_to_placement_aggregate:
         Whether a project for which aggregates are reserved gets only their hosts. An aggregate is
         reserved for a project by metadata whose key begins with ``filter_tenant_id`` and whose
@@ -44,7 +46,8 @@ class Scheduler(Group, frozen=True, kw_only=True):
         those of the aggregates with this zone.
     :ivar enable_isolated_aggregate_filtering:
         Whether Placement leaves out the hosts of aggregates whose metadata has a key ``trait:NAME =
-        required``, unless the request requires all of these traits, by its flavor or its image.
+        required``, unless the request requires all of these traits, by its flavor, its image or its
+        ``requested_resources``.
     :ivar assume_timeout:
         The time after which a selected claim is no longer counted on its host, in seconds from the
         answer; at least 1. It ends earlier when the host reports the claim, or the caller gives it

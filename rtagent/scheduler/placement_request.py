@@ -25,6 +25,7 @@ from rtagent.numa.properties import Property
 from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest, device_requests
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.required_traits import required_traits
 
 #: The parameter of a query that names aggregates.
 MEMBER_OF = "member_of"
@@ -42,7 +43,7 @@ def member_of(
 ) -> Iterator[tuple[str, str]]:
     """Yield the ``member_of`` parameters of the query for a request.
 
-    :param required_traits: of the flavor and the image.
+    :param required_traits: of all groups, the flavor and the image.
     :raises NoValidHost: the project may use no aggregate.
     """
     known, destination = tuple(aggregates), spec.requested_destination or Destination()
@@ -154,13 +155,25 @@ def candidates_query(
         groups[0] = replace(groups[0], in_tree=in_tree)
     granular = [each for each in groups if each.suffix and each.resources]
     policy = Property(GROUP_POLICY, spec.flavor.extra_specs.get(GROUP_POLICY, "none"))
+    needed = required_traits(spec)
+    limited = in_tree is not None or not _names_hosts(spec)
     return (
         *(parameter for each in groups for parameter in each.parameters()),
         *(((GROUP_POLICY, policy.one_of(GROUP_POLICIES)),) if granular else ()),
-        *member_of(spec, options, aggregates, groups[0].required),
-        ("root_required", _traits(*_root_traits(spec, options))),
-        ("limit", str(options.max_placement_results)),
+        *member_of(spec, options, aggregates, needed.union(*(group.required for group in groups))),
+        ("root_required", _traits(*_root_traits(spec, needed, options))),
+        *((("limit", str(options.max_placement_results)),) if limited else ()),
     )
+
+
+def _names_hosts(spec: RequestSpec) -> bool:
+    """Return whether few hosts may be right, which a limit could leave out: those of instances, or
+    those that the request names.
+    """
+    destination = spec.requested_destination or Destination()
+    hints = spec.hint("same_host") or spec.hint("different_host")
+    forced = spec.force_hosts or spec.force_nodes or destination.host or destination.node
+    return bool(hints or forced or spec.instance_group)
 
 
 def _groups(
@@ -258,9 +271,11 @@ def _image_traits(spec: RequestSpec) -> frozenset[str]:
     return frozenset(found)
 
 
-def _root_traits(spec: RequestSpec, options: SchedulerOptions) -> tuple[set[str], set[str]]:
+def _root_traits(
+    spec: RequestSpec, needed: frozenset[str], options: SchedulerOptions
+) -> tuple[set[str], set[str]]:
     """Return the traits that the root provider needs, and those that it must not have."""
-    required = set(spec.required_traits)
+    required = {*spec.required_traits, *needed}
     disk_format = spec.image.disk_format
     if options.query_placement_for_image_type_support and disk_format and not spec.is_bfv:
         trait = f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}"

@@ -92,7 +92,7 @@ class PlacementSearch:
             len(self._hosts) >= MANY
             and needed <= FEW
             # Traits, aggregates, trees and granular groups are for Placement to judge.
-            and {name for name, _ in self._of_all} == PLAIN
+            and {"limit", *(name for name, _ in self._of_all)} == PLAIN
             and ENABLED in self._of_all
             # So are units that other services count.
             and not self._template.needs_units

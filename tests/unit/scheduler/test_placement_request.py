@@ -17,9 +17,10 @@ from rtagent.scheduler.ports import MAX_TRIED, Candidate, Candidates
 from tests.support.host_states import aggregate
 from tests.support.hosts import uid
 from tests.support.pci_hosts import ALIASES, VF_IDS
-from tests.support.scheduling import spec
+from tests.support.scheduling import group, spec
 
 ALWAYS = {"root_required": "!COMPUTE_STATUS_DISABLED", "limit": "1000"}
+SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
 
 def query(wanted, *aggregates, in_tree=None, **options):
@@ -61,12 +62,12 @@ def test_a_volume_needs_no_disk_and_extra_resources_one_node_and_the_limit_are_a
 
 
 def test_groups_and_traits_of_the_flavor():
-    group = {"resources1:VGPU": "2", "resources1:VCPU": "1", "trait1:CUSTOM_FAST": "required"}
+    numbered = {"resources1:VGPU": "2", "resources1:VCPU": "1", "trait1:CUSTOM_FAST": "required"}
     traits = {"trait:HW_CPU_X86_AVX": "required", "trait:CUSTOM_SLOW": "forbidden"}
     wanted = spec(
         1,
         512,
-        extra_specs={**group, **traits, "in_tree1": uid(9), "group_policy": "isolate"},
+        extra_specs={**numbered, **traits, "in_tree1": uid(9), "group_policy": "isolate"},
         image=ImageRequest(properties={"trait:CUSTOM_OF_IMAGE": "required"}),
         required_traits=("CUSTOM_ROOT",),
         forbidden_traits=("CUSTOM_NOT",),
@@ -196,8 +197,30 @@ def test_aggregates_that_are_reserved_for_projects():
 def test_isolated_aggregates_are_for_requests_with_their_traits():
     isolated = {"enable_isolated_aggregate_filtering": True}
     assert query(spec(), ISOLATED, ZONE, **isolated)["member_of"] == f"!in:{ISOLATED.uuid}"
-    licensed = spec(extra_specs={"trait:CUSTOM_LICENSED": "required"})
-    assert "member_of" not in query(licensed, ISOLATED, **isolated)
+    for suffix in ("", "1"):
+        extra_specs = {f"trait{suffix}:CUSTOM_LICENSED": "required", f"resources{suffix}:VGPU": "1"}
+        assert "member_of" not in query(spec(extra_specs=extra_specs), ISOLATED, **isolated)
+    secure = aggregate("secure", **{f"trait:{SECURE_BOOT}": "required"})
+    assert query(spec(), secure, **isolated)["member_of"] == f"!in:{secure.uuid}"
+    booting = spec(extra_specs={"os:secure_boot": "required"})
+    assert query(booting)["root_required"] == f"{SECURE_BOOT},!COMPUTE_STATUS_DISABLED"
+    assert "member_of" not in query(booting, secure, **isolated)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scheduler_hints": {"same_host": uid(1)}},
+        {"scheduler_hints": {"different_host": (uid(1),)}},
+        {"instance_group": group("affinity", uid(1))},
+        {"force_hosts": ("cn1", "cn2")},
+        {"force_nodes": ("cn1.example", "cn2.example")},
+        {"requested_destination": Destination(host="cn1")},
+    ],
+)
+def test_a_limit_does_not_leave_out_the_hosts_of_instances_or_those_that_are_named(fields):
+    assert "limit" not in query(spec(**fields))
+    assert query(spec(**fields), in_tree=uid(5))["limit"] == "1000"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rtagent.scheduler.scheduling_call import FEW, MANY
 from tests.servers.daemon import PATIENCE, wait_until
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
-from tests.support.scheduling import HostsInMemory, scheduler, spec
+from tests.support.scheduling import HostsInMemory, group, scheduler, spec
 
 RESOURCES = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
 #: A query of all hosts, by its tree.
@@ -170,6 +170,12 @@ def test_hosts_that_placement_judges_are_queried_together(change):
     fleet.change(5, replica=replace(state, policy=change(state.policy)))
     fleet.select()
     assert fleet.queried == [ALL]
+
+
+def test_hosts_of_a_group_are_queried_one_by_one():
+    fleet = Fleet()
+    assert fleet.select(spec(instance_group=group("anti-affinity"))) == [0]
+    assert fleet.queried == [0]
 
 
 def test_a_full_host_is_not_queried():
