@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from msgspec import to_builtins
+import msgspec
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
@@ -11,6 +11,7 @@ from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
 from rtagent.scheduler.filter import Check, Filter, Lasting, Rejection, Request
 from rtagent.scheduler.host_state import FIELDS, FIXED, HostState, field
 
+_decode = msgspec.json.Decoder().decode
 #: An extra spec that stands for another one of this filter.
 _ADDRESS_BITS = "hw:maxphysaddr_bits"
 
@@ -96,4 +97,4 @@ def _value(host: HostState, path: tuple[str, ...]) -> Any:
 
 def _text(value: Any) -> str:
     """The text form that Nova compares: of Python, with lists."""
-    return str(to_builtins(value))
+    return str(_decode(msgspec.json.encode(value)))

@@ -9,7 +9,11 @@ from tests.support.scheduling import passes, scheduler_request, why_not
 
 CPUS = {"arch": "x86_64", "features": ["aes", "svm"], "topology": {"cores": 16}}
 ADDRESSES = {"maxphysaddr": {"mode": "passthrough", "bits": 42}}
-KIND = {"hypervisor_type": "QEMU", "hypervisor_version": 8002002}
+KIND = {
+    "hypervisor_type": "QEMU",
+    "hypervisor_version": 8002002,
+    "supported_instances": (("x86_64", "kvm", "hvm"),),
+}
 CPU_INFO = {**CPUS, **ADDRESSES}
 HOST = host_state(free_ram_mb=2048, stats={"io_workload": 3}, cpu_info=CPU_INFO, **KIND)
 
@@ -23,6 +27,7 @@ HOST = host_state(free_ram_mb=2048, stats={"io_workload": 3}, cpu_info=CPU_INFO,
         ({"capabilities:free_ram_mb": "= 2048"}, True),
         ({"capabilities:cpu_info:arch": "<or> ppc64 <or> x86_64"}, True),
         ({"capabilities:cpu_info:features": "<all-in> aes svm"}, True),
+        ({"capabilities:supported_instances": "[['x86_64', 'kvm', 'hvm']]"}, True),
         ({"capabilities:cpu_info:topology:cores": "== 16"}, True),
         ({"capabilities:cpu_info:topology:threads": "== 2"}, False),
         ({"capabilities:io_workload": "<= 3"}, True),
