@@ -15,6 +15,8 @@ import rtagent.cmd  # noqa: F401  after it, no library imports eventlet
 TESTS = Path(__file__).parent
 #: The folders whose tests compute, and wait for no server: those with the largest files first.
 COMPUTING = ("documents", "interleavings", "property", "unit")
+#: Folders with tests that wait longest, for time-outs of daemons: they begin before the others.
+LONGEST_WAITS = ("regressions/", "functional/service/", "functional/virt/")
 #: Folders of which one worker runs all files, because these share a server that starts slowly.
 TOGETHER = ("tests/functional/broker/", "tests/functional/page/")
 
@@ -67,8 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kind = longest if layer == "nova" else computing if layer in COMPUTING else waiting
         kind.append(path)
     computing.sort(key=lambda path: COMPUTING.index(path.relative_to(TESTS).parts[0]))
-    # Those of one defect wait for time-outs of daemons.
-    waiting.sort(key=lambda path: path.relative_to(TESTS).parts[0] != "regressions")
+    waiting.sort(key=lambda path: not path.relative_to(TESTS).as_posix().startswith(LONGEST_WAITS))
     places = dict.fromkeys(longest, -1.0)
     for files, share in ((computing, 1.0), (waiting, 0.65)):
         places |= {path: share * number / len(files) for number, path in enumerate(files)}
