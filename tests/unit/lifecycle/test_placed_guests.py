@@ -9,6 +9,7 @@ from rtagent.lifecycle.placed_guests import (
     follow_configuration,
     follows_configuration,
 )
+from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Change
 from rtagent.model.claim import DAMAGED
 from rtagent.model.policy import Policy
@@ -69,6 +70,21 @@ def claimed():
 def test_claims_that_name_them_already_do_not_change():
     state, *_ = claimed()
     assert claims_with_new_providers(state, state.policy, NOON) == ()
+
+
+def test_every_kind_of_unit_names_its_adopted_provider():
+    state, one, two = claimed()
+    children = {"files": uid(62), **ADOPTED.children}
+    quantity = AssignedQuantity(
+        provider=uid(1), suffix="files", resource_class="CUSTOM_FAST", quantity=2
+    )
+    one = replace(one, quantities=(quantity,))
+    state = replace(state, claims=state.claims.set(one.uuid, one))
+    policy = replace(ADOPTED, children=children).applied_to(state.policy)
+    new = {claim.uuid: claim for claim in claims_with_new_providers(state, policy, NOON)}
+    assert [unit.provider for unit in new[one.uuid].resources] == [uid(60)]
+    assert [unit.provider for unit in new[one.uuid].quantities] == [uid(62)]
+    assert [device.provider for device in new[two.uuid].pci] == [uid(61)]
 
 
 def test_a_quarantined_claim_does_not_change():
