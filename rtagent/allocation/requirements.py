@@ -215,8 +215,10 @@ def _allocated(own: Usage, grouped: Mapping[str, int], extra: ExtraResource) -> 
 
     :param own: what the guest's own properties say.
     :param grouped: the quantities of the flavor's request groups. They override the guest's own, as
-        in Nova; PCPU must be the same in both.
+        in Nova; PCPU must be the same in both, and a mixed guest has its own of VCPU.
     """
+    if own.vcpus and own.pcpus:
+        grouped = {**grouped, "VCPU": own.vcpus}
     numbers = {
         "VCPU": own.vcpus,
         "MEMORY_MB": own.memory_mb,
