@@ -192,13 +192,15 @@ def _quantities_of(claim: Claim) -> Counter[_Pool]:
 
 def _overridden(claim: Claim) -> Counter[str]:
     """Return the quantities that ``resources:CLASS`` in the flavor sets instead of the guest's own:
-    the scheduler allocates these, and the claim was compared with them.
+    the scheduler allocates these, and the claim was compared with them. A mixed guest has its own
+    of VCPU.
     """
     found = Counter[str]()
     if claim.kind == ATTACH or claim.quarantined:
         return found
+    mixed = claim.vcpus and claim.pcpus
     for _, _, name, value in claim.flavor.in_request_groups:
-        if name in OVERRIDABLE:
+        if name in OVERRIDABLE and not (mixed and name == orc.VCPU):
             found[name] += int(value)
     for name in found:
         extra = claim.extra_resource.get(name, 0)

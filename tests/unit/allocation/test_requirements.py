@@ -35,15 +35,6 @@ def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
     assert [r.code for r in refusal(host(), asked).reasons] == [ReasonCode.NOT_OFFERED]
 
 
-def test_allocation_of_a_mixed_guest_has_its_shared_vcpus_whatever_the_flavor_overrides():
-    mixed = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"}
-    flavor = {**mixed, "resources:VCPU": "0", "resources:MEMORY_MB": "0"}
-    allocated = from_request(request(4, extra_specs=flavor), Policy()).allocated
-    assert (allocated["VCPU"], allocated["PCPU"], allocated["MEMORY_MB"]) == (3, 1, 0)
-    shared = from_request(request(4, extra_specs={"resources:VCPU": "0"}), Policy()).allocated
-    assert (shared["VCPU"], shared["PCPU"]) == (0, 0)
-
-
 @pytest.mark.parametrize("number", ["0", ""])
 def test_zero_units_of_a_class_require_nothing(number):
     found = from_request(request(extra_specs={"resources:VGPU": number}), Policy())

@@ -188,3 +188,12 @@ def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated():
     allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}
     state, claim = build_claim(host(), replace(asked, allocations=allocations))
     assert consumer_allocations(state, claim.owner_id) == allocated
+
+
+def test_mixed_guest_is_allocated_its_shared_vcpus_whatever_its_flavor_says_for_placement():
+    mixed = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0", "resources:VCPU": "0"}
+    asked = request(vcpus=2, memory_mb=1024, root_gb=0, extra_specs=mixed)
+    allocated = {NODE.uuid: {"VCPU": 1, "PCPU": 1, "MEMORY_MB": 1024}}
+    allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}
+    state, claim = build_claim(host(numa=PINNING), replace(asked, allocations=allocations))
+    assert consumer_allocations(state, claim.owner_id) == allocated
