@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,10 +31,13 @@ from rtagent.model.request import (
     ProviderMapping,
 )
 
-#: Keys of a flavor's extra specs that state amounts. Of the keys that start with one of `_OTHERS`
-#: they are the only ones that say something about the host; Placement decides on the rest.
-_AMOUNTS = frozenset(
-    {"resources:VCPU", "resources:PCPU", "resources:MEMORY_MB", "resources:DISK_GB"}
+_HYPERTHREADING = "trait:HW_CPU_HYPERTHREADING"
+#: Keys of extra specs that state amounts, or how CPUs are pinned. Of the keys that start
+#: with one of `_OTHERS` they are the only ones that say something about the host; Placement decides
+#: on the rest. Nova reads those of CPUs in numbered groups, too, and in no others.
+_COUNTED = re.compile(
+    r"resources([1-9][0-9]*)?:[VP]CPU|resources:(MEMORY_MB|DISK_GB)"
+    r"|trait([1-9][0-9]*)?:HW_CPU_HYPERTHREADING"
 )
 _OTHERS = ("resources", "trait", "group_policy", "pci_passthrough:alias", "aggregate_")
 #: Placement decides on the contexts of encrypted memory, see `quantities`.
@@ -70,7 +74,7 @@ def flavor(nova: Any, *, has_cells: bool = True) -> Flavor:
         extra_specs={
             key: str(value)
             for key, value in specs.items()
-            if key in _AMOUNTS or not key.startswith((*_OTHERS, _ENCRYPTION))
+            if _COUNTED.fullmatch(key) or not key.startswith((*_OTHERS, _ENCRYPTION))
         },
     )
 
@@ -81,6 +85,8 @@ def _image(nova: Any) -> Image:
     if not meta or not meta.obj_attr_is_set("properties"):
         return Image()
     properties: dict[str, str] = {}
+    if "HW_CPU_HYPERTHREADING" in meta.properties.get("traits_required", []):
+        properties[_HYPERTHREADING] = "required"
     for name in meta.properties.fields:
         value = getattr(meta.properties, name) if meta.properties.obj_attr_is_set(name) else None
         if value is None or not name.startswith(_OF_THE_HOST):
