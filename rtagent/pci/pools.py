@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import PciDevice, PciDevices
+from rtagent.model.device import STANDARD, PciDevice, PciDevices
 from rtagent.pci.specs import tags_as_dict
 
 
@@ -114,6 +114,8 @@ def pool_of(classes: Iterable[DeviceClass]) -> DevicePool | None:
 def _description(recorded: PciDevice) -> dict[str, Any]:
     device = recorded.device
     parent = {} if device.parent_ifname is None else {"parent_ifname": device.parent_ifname}
+    # Ports ask for this tag, and plain devices are not for ports.
+    local = {} if device.dev_type == STANDARD else {"remote_managed": "false"}
     return {
         "vendor_id": device.vendor_id,
         "product_id": device.product_id,
@@ -121,7 +123,7 @@ def _description(recorded: PciDevice) -> dict[str, Any]:
         "tags": {
             "dev_type": device.dev_type,
             **parent,
-            "remote_managed": "false",
+            **local,
             **tags_as_dict(recorded.tags),
         },
     }

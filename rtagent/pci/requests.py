@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.base import MAX_INT, Value
-from rtagent.model.device import DEV_TYPES, LEGACY, DeviceCriteria, Source
+from rtagent.model.device import DEV_TYPES, LEGACY, SRIOV_VF, DeviceCriteria, Source
 from rtagent.model.policy import Alias, Aliases
 from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci import parsing
@@ -187,6 +187,10 @@ def _parse_criteria(spec: Mapping[str, str | None]) -> DeviceCriteria:
             values[key] = _PARSERS[key](value)
         except InvalidValue as error:
             raise InvalidValue(f"{key}: {error}") from error
+    if values.get("remote_managed") is False:
+        # All ports of Nova say so. It means functions of a card with SR-IOV: a plain network card
+        # cannot be the interface of a guest.
+        values.setdefault("dev_type", SRIOV_VF)
     return DeviceCriteria(**values)  # type: ignore[arg-type]
 
 

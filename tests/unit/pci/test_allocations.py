@@ -157,9 +157,11 @@ def test_as_dict_has_the_layout_of_novas_pools():
     (pool,) = pools_of(record([gpu()], Tags(physical_network=None, **flags, **names)))
     words = {"trusted": "yes", "managed": "no", "live_migratable": "yes", "one_time_use": "yes"}
     names = {"resource_class": "CUSTOM_A", "traits": "CUSTOM_B,CUSTOM_C"}
-    plain = {"dev_type": "type-PCI", "remote_managed": "false"}
+    plain = {"dev_type": "type-PCI"}
     tags = {**plain, "physical_network": None, **words, **names}
     ids = {"vendor_id": "10de", "product_id": "13f1"}
     assert pool.as_dict() == {**ids, "numa_node": 0, "count": 1, "tags": tags}
     (pool,) = pools_of(record([gpu()]))
     assert pool.as_dict()["tags"] == plain
+    (pool,) = pools_of(record(nic(vfs=0)))
+    assert pool.as_dict()["tags"] == {"dev_type": "type-PF", "remote_managed": "false"}

@@ -5,8 +5,9 @@ import pytest
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.device import Tags
 from rtagent.model.request import PciRequest
+from rtagent.pci.candidates import suits
 from rtagent.pci.requests import device_requests
-from tests.support.pci_hosts import ALIASES, GPU_0, flavor, gpu, port, record
+from tests.support.pci_hosts import ALIASES, GPU_0, PF_0, flavor, gpu, nic, port, record, vf
 
 
 def summary(requests):
@@ -100,3 +101,17 @@ def test_criteria_match_tags(spec, tags, expected):
     (request,) = device_requests(flavor(), (port(**spec),), {}, None)
     (criteria,) = request.alternatives
     assert criteria.matches(record([gpu()], tags)[GPU_0]) is expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "addresses"),
+    [
+        ({"remote_managed": "False"}, {vf(0)}),
+        ({"remote_managed": "False", "dev_type": "type-PF"}, {PF_0}),
+        ({}, {GPU_0, vf(0)}),
+    ],
+)
+def test_port_that_is_not_managed_remotely_gets_no_plain_device(spec, addresses):
+    (request,) = device_requests(None, (port(physical_network="net", **spec),), {}, None)
+    devices = record([gpu(), *nic(vfs=1)], Tags(physical_network="net"))
+    assert {a for a, device in devices.items() if suits(device, request.alternatives)} == addresses
