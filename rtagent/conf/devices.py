@@ -16,9 +16,9 @@ class Devices(Group, frozen=True, kw_only=True):
         The types of mediated devices for guests, as the driver names them: ``nvidia-35,
         nvidia-36``.
 
-        The group ``[mdev_<type>]`` has the options of one type. With several types, each group must
-        set ``device_addresses``; if one does not, only the first type is enabled, on every device
-        that supports it.
+        The group ``[mdev_<type>]`` has the options of one type. The first type without
+        ``device_addresses`` is enabled on all devices that support it and that no other type has.
+        Further types without ``device_addresses`` are not enabled.
     """
 
     enabled_mdev_types: Sequence[str] = mutable(default=[], deprecated_name="enabled_vgpu_types")
@@ -34,8 +34,9 @@ class MdevOptions(Group, frozen=True, kw_only=True):
         The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
         letters, digits and underscores.
     :ivar max_instances:
-        The maximum number of devices of this type on one physical device; at least 1. Unset: as
-        many as the physical device supports.
+        The maximum number of devices of this type on one physical device, all of its virtual
+        functions included; at least 1. Unset: as many as they support. Nova applies the number to
+        the host as a whole.
     """
 
     device_addresses: Sequence[str] = mutable(default=[])

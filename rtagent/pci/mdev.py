@@ -6,10 +6,10 @@ device, which others created, has its own uuid in place of the index.
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from uuid import UUID, uuid5
-
-from msgspec.structs import replace
 
 from rtagent.errors import ConfigError
 from rtagent.model.address import BadAddress, parse_address
@@ -32,9 +32,9 @@ def enabled_type(
 ) -> EnabledMdevType:
     """Return an enabled type with the options of its section ``[mdev_<type>]``.
 
-    :param device_addresses: the devices on which the type is enabled; empty: every device, if it is
-        the only type.
-    :param max_instances: per device; None: as many as the device supports.
+    :param device_addresses: the devices on which the type is enabled; empty: every device that no
+        other type has.
+    :param max_instances: per card, with all of its functions; None: as many as they support.
     :raises ConfigError: a value breaks its rule.
     """
     group = f"mdev_{name}"
@@ -53,21 +53,25 @@ def enabled_types(
 ) -> tuple[tuple[EnabledMdevType, ...], tuple[Problem, ...]]:
     """Return those of the listed types that are in force, and the problems found.
 
-    If there are several types, each needs the addresses of its devices. If one has none, only the
-    first type is enabled, on every device that supports it (Nova's rule).
+    The first type without addresses is enabled on all devices that no other type has, and comes
+    last. Further types without addresses are not enabled (Nova's rules).
 
     :param types: ``[devices] enabled_mdev_types``. A repetition counts once.
     :raises ConfigError: two types are enabled on one device.
     """
     enabled = tuple({type_.type: type_ for type_ in types}.values())
     _check_one_type_per_device(enabled)
-    without_addresses = [type_.type for type_ in enabled if type_.addresses is None]
-    if len(enabled) < 2 or not without_addresses:
-        return enabled, ()
-    first = enabled[0]
-    message = f"it has no device_addresses, so only {first.type} is enabled, on every device"
-    problem = Problem(item=f"[mdev_{without_addresses[0]}]", message=message)
-    return (replace(first, addresses=None),), (problem,)
+    defaults = [type_ for type_ in enabled if type_.addresses is None]
+    problems = tuple(
+        Problem(
+            item=f"[mdev_{type_.type}]",
+            message="it has no device_addresses: of such types, only"
+            f" {defaults[0].type} is enabled, on all devices that no other type has",
+        )
+        for type_ in defaults[1:]
+    )
+    selected = (type_ for type_ in enabled if type_.addresses is not None)
+    return (*selected, *defaults[:1]), problems
 
 
 def mdev_inventories(
@@ -78,21 +82,43 @@ def mdev_inventories(
 ) -> tuple[ResourceInventory, ...]:
     """Return the inventory of each device that supports the type enabled on it.
 
-    An inventory has as many identifiers as the device supports: those in use first, then those
-    whose mediated devices exist.
+    An inventory has as many identifiers as the device supports, within the limit of the type: those
+    in use first, then those whose mediated devices exist.
 
     :param existing: identifiers of this agent whose mediated devices exist. Mediated devices of
         others are not in the inventory, and reduce its size.
     :param used: identifiers in use.
     """
     enabled = tuple(types)
-    inventories = (
-        _inventory(each, device, existing, used)
+    parents = {
+        device.address: (device, type_)
         for device in sorted(devices, key=lambda device: device.address)
-        for each in enabled
-        if each.addresses is None or device.address in each.addresses
+        for type_ in _enabled_on(enabled, device)
+    }
+    units = (
+        unit
+        for device, type_ in parents.values()
+        for unit in _units(device, type_.type, existing, used)
     )
-    return tuple(inventory for inventory in inventories if inventory is not None)
+    numbers = Counter[tuple[str, str]]()
+    suffixes = defaultdict[str, list[str]](list)
+    for _, address, _, suffix in sorted(units):
+        device, type_ = parents[address]
+        card = device.parent_addr or address, type_.type
+        if type_.max_instances is None or numbers[card] < type_.max_instances:
+            numbers[card] += 1
+            suffixes[address].append(suffix)
+    return tuple(
+        ResourceInventory(
+            provider=address,
+            resource_class=type_.resource_class,
+            identifiers=tuple(
+                f"{_prefix(address, type_.type)}{suffix}"
+                for suffix in sorted(suffixes[address], key=_place)
+            ),
+        )
+        for address, (_, type_) in parents.items()
+    )
 
 
 def existing_identifiers(
@@ -152,28 +178,32 @@ def _prefix(address: str, type_: str) -> str:
     return f"{address}/{type_}/"
 
 
-def _inventory(
-    enabled: EnabledMdevType, device: Device, existing: Collection[str], used: Collection[str]
-) -> ResourceInventory | None:
-    for supported in device.mdev_types:
-        if supported.id == enabled.type:
-            prefix = _prefix(device.address, supported.id)
-            found = _suffixes(existing, prefix)
-            total = supported.available_instances + len(found)
-            if enabled.max_instances is not None:
-                total = min(total, enabled.max_instances)
-            # Identifiers in use count first. Other identifiers in their place would exceed what the
-            # device supports.
-            new = map(str, range(total))
-            suffixes = dict.fromkeys((*_suffixes(used, prefix), *found, *new))
-            return ResourceInventory(
-                provider=device.address,
-                resource_class=enabled.resource_class,
-                identifiers=tuple(
-                    f"{prefix}{each}" for each in sorted(list(suffixes)[:total], key=_place)
-                ),
-            )
-    return None
+def _enabled_on(types: Iterable[EnabledMdevType], device: Device) -> Iterator[EnabledMdevType]:
+    """Yield the type that is enabled on a device, if the device supports it."""
+    own = (each for each in types if each.addresses is None or device.address in each.addresses)
+    enabled = next(own, None)
+    if enabled is not None and enabled.type in {each.id for each in device.mdev_types}:
+        yield enabled
+
+
+def _units(
+    device: Device, type_: str, existing: Collection[str], used: Collection[str]
+) -> Iterator[tuple[int, str, tuple[int, int, str], str]]:
+    """Yield what a device supports of a type: rank, address, place, and suffix of the identifier.
+
+    Identifiers in use count first. Other identifiers in their place would exceed what the device
+    supports.
+    """
+    prefix = _prefix(device.address, type_)
+    found = _suffixes(existing, prefix)
+    available = (each.available_instances for each in device.mdev_types if each.id == type_)
+    total = next(available) + len(found)
+    ranks: dict[str, int] = {}
+    for rank, suffixes in enumerate((_suffixes(used, prefix), found, map(str, range(total)))):
+        for suffix in suffixes:
+            ranks.setdefault(suffix, rank)
+    for suffix, rank in islice(ranks.items(), total):
+        yield rank, device.address, _place(suffix), suffix
 
 
 def _suffixes(identifiers: Collection[str], prefix: str) -> list[str]:

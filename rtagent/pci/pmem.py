@@ -120,10 +120,12 @@ def with_namespaces(claim: Claim, state: NodeState) -> Claim:
 def pmem_request(flavor: Flavor) -> dict[str, int]:
     """Parse ``hw:pmem`` into the number of namespaces by resource class.
 
+    Empty labels have no effect (Nova's rule).
+
     :raises InvalidPciRequest: the extra spec is not a list of labels.
     """
     text = flavor.extra_specs.get(EXTRA_SPEC, "")
-    labels = [label.strip() for label in text.split(",")] if text else []
+    labels = list(filter(None, map(str.strip, text.split(","))))
     if not all(_LABEL.fullmatch(label) for label in labels):
         raise InvalidPciRequest(where=EXTRA_SPEC, value=text, rule="must be label[,label]")
     return dict(Counter(map(resource_class, labels)))

@@ -136,8 +136,10 @@ def test_mistake_in_one_option_does_not_hide_another(tmp_path):
 def test_mdev_types_without_device_addresses_are_doubted(tmp_path):
     text = "[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n"
 
-    doubt = "it has no device_addresses, so only nvidia-35 is enabled, on every device"
-    assert settings(tmp_path, text).doubts() == [f"[mdev_nvidia-35]: {doubt}"]
+    assert settings(tmp_path, text).doubts() == [
+        "[mdev_nvidia-36]: it has no device_addresses: of such types, only nvidia-35 is enabled,"
+        " on all devices that no other type has"
+    ]
     assert settings(tmp_path, NOVA).doubts() == []
 
 

@@ -1,12 +1,13 @@
 """Options and inventories of mediated devices and of persistent memory."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, InvalidPciRequest
 from rtagent.model.device import MdevType
 from rtagent.pci.mdev import enabled_type, enabled_types, mdev_inventories
 from rtagent.pci.pmem import pmem_inventories, pmem_request
-from tests.support.pci_hosts import GPU_0, GPU_1, flavor, gpu
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, flavor, gpu, nic, vf
 
 TYPES = tuple(
     MdevType(id=name, device_api="vfio-pci", available_instances=free)
@@ -48,11 +49,29 @@ def test_used_and_existing_identifiers_count_within_the_capacity_of_the_device()
     assert inventories(one, [existing], [used])[0][2] == (used,)
 
 
-def test_only_the_first_type_is_enabled_if_one_of_several_has_no_addresses():
-    listed = [*types("nvidia-11"), enabled_type("nvidia-12", [GPU_1])]
-    enabled, problems = enabled_types(listed)
-    assert [(each.type, each.addresses) for each in enabled] == [("nvidia-11", None)]
-    assert [problem.item for problem in problems] == ["[mdev_nvidia-11]"]
+def test_max_instances_limits_all_functions_of_a_card():
+    """Each function of a card supports one, and the card supports fewer than it has functions."""
+    one = replace(TYPES[0], available_instances=1)
+    cards = [replace(each, mdev_types=(one,)) for pf in (PF_0, PF_1) for each in nic(pf)]
+    limited = types("nvidia-11", max_instances=2)
+
+    def functions(*used):
+        found = mdev_inventories(limited, cards, (), [f"{vf(*each)}/nvidia-11/0" for each in used])
+        return [each.provider for each in found if each.identifiers]
+
+    assert functions() == [PF_0, vf(0), PF_1, vf(0, PF_1)]
+    assert functions((3,)) == [PF_0, vf(3), PF_1, vf(0, PF_1)]
+    assert functions((1,), (2,), (3,)) == [vf(1), vf(2), PF_1, vf(0, PF_1)]
+
+
+def test_first_type_without_addresses_is_enabled_on_the_devices_of_no_other_type():
+    listed = [*types("nvidia-11", "nvidia-13"), enabled_type("nvidia-12", [GPU_1])]
+    assert inventories(listed) == [
+        (GPU_0, "VGPU", ids(GPU_0, "nvidia-11", 4)),
+        (GPU_1, "VGPU", ids(GPU_1, "nvidia-12", 2)),
+    ]
+    _, problems = enabled_types(listed)
+    assert [problem.item for problem in problems] == ["[mdev_nvidia-13]"]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +121,8 @@ def test_invalid_option_is_an_error(values, rule):
 
 
 def test_flavor_requests_namespaces_by_label():
-    requested = pmem_request(flavor(**{"hw:pmem": "6GB, 6GB,small"}))
+    requested = pmem_request(flavor(**{"hw:pmem": "6GB, 6GB,small,"}))
     assert requested == {"CUSTOM_PMEM_NAMESPACE_6GB": 2, "CUSTOM_PMEM_NAMESPACE_SMALL": 1}
     assert pmem_request(flavor()) == {}
-    with pytest.raises(InvalidPciRequest, match="hw:pmem = 6GB,: must be"):
-        pmem_request(flavor(**{"hw:pmem": "6GB,"}))
+    with pytest.raises(InvalidPciRequest, match="hw:pmem = 6 GB: must be"):
+        pmem_request(flavor(**{"hw:pmem": "6 GB"}))
