@@ -90,8 +90,14 @@ class AddressRegex(Value, frozen=True, tag=True):
 
     @property
     def single(self) -> bool:
-        """Whether the pattern names exactly one address: every field consists of hex digits."""
-        return all(_HEX.fullmatch(field) for field in self.fields)
+        """Whether the pattern names exactly one address: every field has all of its digits.
+
+        Fewer digits are a prefix of several values.
+        """
+        return all(
+            _HEX.fullmatch(field) and len(field) == width
+            for field, width in zip(self.fields, WIDTHS.values(), strict=True)
+        )
 
     def matches(self, address: Address) -> bool:
         """Compare field by field."""

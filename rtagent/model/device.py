@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, get_args
 
+import os_traits
 from immutables import Map
 from msgspec import UNSET, UnsetType
 
@@ -122,6 +123,16 @@ class Tags(Value, frozen=True, kw_only=True):
     resource_class: str | None = None
     traits: frozenset[str] = frozenset()
 
+    @property
+    def provider_traits(self) -> frozenset[str]:
+        """The traits of a provider of devices with these tags."""
+        derived = {
+            os_traits.HW_PCI_LIVE_MIGRATABLE: self.live_migratable,
+            os_traits.HW_PCI_ONE_TIME_USE: self.one_time_use,
+            os_traits.COMPUTE_MANAGED_PCI_DEVICE: True,
+        }
+        return self.traits.union(name for name, applies in derived.items() if applies)
+
 
 class PciDevice(Value, frozen=True, kw_only=True):
     """A recorded device: one that a specification matches, or that is still in use or quarantined.
@@ -229,7 +240,7 @@ class DeviceCriteria(Value, frozen=True, kw_only=True):
             and self.remote_managed == tags.remote_managed
             and self.trusted in (None, tags.trusted)
             and self.live_migratable in (None, tags.live_migratable)
-            and self.traits <= tags.traits
+            and (not self.traits or self.traits <= tags.provider_traits)
         )
 
     def __str__(self) -> str:

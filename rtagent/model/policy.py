@@ -81,8 +81,8 @@ Aliases = Mapping[str, Alias]
 class EnabledMdevType(Value, frozen=True, kw_only=True):
     """A mediated device type that the operator has enabled.
 
-    :ivar addresses: devices on which the type is enabled; None: every device that supports it.
-    :ivar max_instances: per device; None: as many as the device supports.
+    :ivar addresses: devices on which the type is enabled; None: all that no other type has.
+    :ivar max_instances: per card, with all of its functions; None: as many as they support.
     """
 
     type: str

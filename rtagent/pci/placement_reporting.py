@@ -8,13 +8,12 @@ functions available, and all these virtual functions must have equal tags (Nova'
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-import os_traits
 from msgspec import UNSET
 
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import VF_TYPES, Device, PciDevice, PciDevices, Tags
+from rtagent.model.device import VF_TYPES, Device, PciDevice, PciDevices
 from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
@@ -85,16 +84,6 @@ def provider_classes(devices: PciDevices) -> Mapping[str, str]:
     return {group.address: group.devices[0].resource_class for group in groups}
 
 
-def provider_traits(tags: Tags) -> frozenset[str]:
-    """Return the traits of a provider of devices with these tags."""
-    derived = {
-        os_traits.HW_PCI_LIVE_MIGRATABLE: tags.live_migratable,
-        os_traits.HW_PCI_ONE_TIME_USE: tags.one_time_use,
-        os_traits.COMPUTE_MANAGED_PCI_DEVICE: True,
-    }
-    return tags.traits.union(name for name, applies in derived.items() if applies)
-
-
 def check_no_devname(specs: Iterable[DeviceSpec]) -> None:
     """Check that no specification selects devices by the name of a network interface.
 
@@ -151,8 +140,8 @@ def _conflict(each: PciDevice, first: PciDevice) -> Unreportable | None:
     )
     if each.resource_class != first.resource_class:
         return Unreportable(each.address, "resource_class", each.resource_class, rule)
-    traits = provider_traits(each.tags)
-    if traits != provider_traits(first.tags):
+    traits = each.tags.provider_traits
+    if traits != first.tags.provider_traits:
         return Unreportable(each.address, "traits", ",".join(sorted(traits)), rule)
     return None
 

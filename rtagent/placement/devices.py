@@ -18,7 +18,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import allocatable_inventories, resource_users
-from rtagent.pci.placement_reporting import ProviderDevices, provider_devices, provider_traits
+from rtagent.pci.placement_reporting import ProviderDevices, provider_devices
 from rtagent.placement.provider import (
     Contents,
     InventoryRecord,
@@ -98,7 +98,7 @@ def _device_provider(
         state,
         device_suffix(group.address),
         {first.resource_class: countable(len(group.devices), reserved)},
-        provider_traits(first.tags),
+        first.tags.provider_traits,
         PCI_EXCLUSIVE,
     )
 

@@ -93,3 +93,4 @@ def test_single_patterns_name_exactly_one_address():
     assert parse_regex(whole).single
     assert not parse_regex({**whole, "function": "[0-1]"}).single
     assert not parse_regex({"bus": "0a"}).single
+    assert not parse_regex({**whole, "bus": "0"}).single

@@ -11,7 +11,6 @@ from rtagent.pci.placement_reporting import (
     check_no_devname,
     placement_errors,
     provider_devices,
-    provider_traits,
 )
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import GPU_IDS, PF_0, PF_IDS, VF_IDS, nic, record, vf
@@ -55,9 +54,9 @@ def test_virtual_function_with_other_tags_than_the_first_is_unreportable(tags, k
 
 def test_traits_come_from_the_specification_and_its_other_tags():
     default = {"COMPUTE_MANAGED_PCI_DEVICE"}
-    assert provider_traits(Tags()) == default
-    traits = provider_traits(Tags(traits=frozenset({"CUSTOM_A"}), one_time_use=True))
-    assert traits == {*default, "CUSTOM_A", "HW_PCI_ONE_TIME_USE"}
+    assert Tags().provider_traits == default
+    tags = Tags(traits=frozenset({"CUSTOM_A"}), one_time_use=True)
+    assert tags.provider_traits == {*default, "CUSTOM_A", "HW_PCI_ONE_TIME_USE"}
 
 
 # --- messages for the operator ---

@@ -93,6 +93,8 @@ def test_invalid_document_is_an_error(document, rule):
         ({"resource_class": "pci_10de_13f1"}, Tags(), True),
         ({"resource_class": "pci_10de_13f1"}, Tags(resource_class="CUSTOM_BIG"), False),
         ({"traits": "a"}, Tags(traits=frozenset({"CUSTOM_A", "CUSTOM_B"})), True),
+        ({"traits": "HW_PCI_ONE_TIME_USE"}, Tags(one_time_use=True), True),
+        ({"traits": "HW_PCI_ONE_TIME_USE"}, Tags(), False),
         ({"traits": "a,c"}, Tags(traits=frozenset({"CUSTOM_A", "CUSTOM_B"})), False),
         ({"parent_ifname": "eth0"}, Tags(), False),
     ],

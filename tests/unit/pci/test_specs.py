@@ -14,6 +14,8 @@ from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
 
 PF, FIRST, *_ = nic()
 CARD = Device(address="0000:03:00.2", vendor_id="15b3", product_id="a2d6", card_serial_number="MT1")
+#: The address of the physical function, as regular expressions.
+WHOLE = {"domain": "0000", "bus": "20", "slot": "00", "function": "0"}
 
 
 def spec(**content):
@@ -30,6 +32,8 @@ def spec(**content):
         # The address or interface of a physical function also selects its virtual functions.
         ({"address": PF_0}, FIRST, True),
         ({"address": "*:20:00.0"}, FIRST, False),
+        ({"address": WHOLE}, FIRST, True),
+        ({"address": {**WHOLE, "bus": "2"}}, FIRST, False),
         ({"devname": "p20"}, FIRST, True),
         ({"devname": "pa0"}, FIRST, False),
         # Remote management needs the card's serial number.
