@@ -4,7 +4,7 @@ Only what a claim determines is compared. libvirt writes some of it in another o
 units than a claim does, so both sides are brought into one form first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from lxml import etree
@@ -36,6 +36,8 @@ _ADDED: dict[str, tuple[str, ...]] = {
     "topology": ("dies", "clusters"),
     "cpu": ("mode", "match", "check", "migratable"),
 }
+#: Parts that are joined if they differ in this attribute only.
+_JOINED = {"vcpusched": "vcpus", "page": "nodeset"}
 #: Attributes that identify an element among those of its tag.
 _IDENTIFYING = ("vcpu", "iothread", "id", "cellid")
 #: Children that libvirt or the caller adds to an assigned device.
@@ -113,7 +115,6 @@ def _form(domain: etree._Element) -> etree._Element:
     for tag, parts in _COMPARED.items():
         for element in domain.findall(tag):
             copy = _copied(element, parts)
-            _join_schedulers(copy)
             if len(copy) or copy.text or not parts:
                 made.append(copy)
     devices = [_device(each) for each in domain.iterfind("devices/*") if assigns(each)]
@@ -138,27 +139,29 @@ def _copied(element: etree._Element, parts: Sequence[str] = ()) -> etree._Elemen
         copy.set(name, attributes[name])
     copy.text = text or None
     children = [_copied(each) for each in element if not parts or each.tag in parts]
-    copy.extend(sorted(children, key=_key))
+    copy.extend(sorted(_joined(children), key=_key))
     return copy
 
 
-def _join_schedulers(cputune: etree._Element) -> None:
-    """Make one element of those that differ in their vCPUs only: libvirt writes one for each."""
-    first: dict[tuple[str, ...], etree._Element] = {}
-    for element in cputune.findall("vcpusched"):
-        known = first.setdefault(
-            (element.get("scheduler", ""), element.get("priority", "")), element
-        )
-        if known is not element:
-            cputune.remove(element)
-        known.set("vcpus", _union(known.get("vcpus", ""), element.get("vcpus", "")))
+def _joined(parts: Iterable[etree._Element]) -> Iterable[etree._Element]:
+    """Make one element of those that differ in their numbers only. libvirt writes a scheduler for
+    each vCPU, and Nova a size of pages for each guest cell.
+    """
+    joined: dict[object, etree._Element] = {}
+    for part in parts:
+        numbers = _JOINED.get(str(part.tag))
+        same = frozenset(item for item in part.items() if item[0] != numbers)
+        first = joined.setdefault((part.tag, same) if numbers else part, part)
+        if numbers and first is not part:
+            first.set(numbers, _union(first.get(numbers, ""), part.get(numbers, "")))
+    return joined.values()
 
 
 def _union(first: str, second: str) -> str:
     try:
         return format_cpu_spec(parse_cpu_spec(second, parse_cpu_spec(first)))
     except BadCpuSet as error:
-        raise BadDocument(f"<vcpusched>: {error}") from error
+        raise BadDocument(str(error)) from error
 
 
 def _in_kib(

@@ -1,5 +1,6 @@
 """Parse how a domain document lays its guest out on the host, and Nova's metadata of it. Pure."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,12 @@ from rtagent.virt.libvirt.launch_security import encryption_model
 NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/"
 _MAX_INT = 2**31 - 1
 _metadata = Converter(ServerMetadata)
+#: The items of the lists among an image's properties, which Nova writes as Python shows them:
+#: ``[CoercedSet({0, 1}), CoercedSet({2})]``, ``[512, 1024]``. The image has a property for each.
+_LISTS = {
+    "hw_numa_cpus": re.compile(r"\{([^}]*)\}|\(\)"),
+    "hw_numa_mem": re.compile(r"([0-9]+)"),
+}
 
 #: Fields of a flavor, by the element that has them. Root disk and ephemeral disk are in GB.
 _SIZES = {
@@ -50,7 +57,7 @@ def server_metadata(domain: etree._Element) -> ServerMetadata | None:
         "project_id": _uuid(owner, "project"),
         "user_id": _uuid(owner, "user"),
         "flavor": None if flavor is None else _flavor(flavor),
-        "image": {"properties": _properties(image, "properties", "property")},
+        "image": {"properties": dict(_image_properties(image))},
         # Nova names the root disk's image, and leaves the element out for a volume.
         "is_volume_backed": flavor is not None and root is None,
     }
@@ -71,6 +78,15 @@ def _flavor(element: etree._Element) -> dict[str, Any]:
         "flavorid": element.get("id", ""),
         "extra_specs": _properties(element, "extraSpecs", "extraSpec"),
     }
+
+
+def _image_properties(image: etree._Element | None) -> Iterator[tuple[str, str]]:
+    for name, value in _properties(image, "properties", "property").items():
+        if name in _LISTS:
+            items = enumerate(_LISTS[name].findall(value))
+            yield from ((f"{name}.{number}", item.replace(" ", "")) for number, item in items)
+        else:
+            yield name, value
 
 
 def _properties(element: etree._Element | None, list_: str, item: str) -> dict[str, str]:

@@ -66,7 +66,8 @@ def cpu(assignment: Assignment) -> Iterator[etree._Element]:
             sockets=str(seen.sockets), cores=str(seen.cores), threads=str(seen.threads)
         )
     if assignment.cells:
-        yield E.numa(*(_cell(number, cell) for number, cell in enumerate(assignment.cells)))
+        shared = any(cell.hugepages for cell in assignment.cells)
+        yield E.numa(*(_cell(*each, shared) for each in enumerate(assignment.cells)))
 
 
 def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:
@@ -105,14 +106,14 @@ def _vcpus(assignment: Assignment) -> Iterator[tuple[int, CellAssignment]]:
             yield number, cell
 
 
-def _cell(number: int, cell: CellAssignment) -> etree._Element:
+def _cell(number: int, cell: CellAssignment, shared: bool) -> etree._Element:
     element = E.cell(id=str(number))
     if cell.vcpus:
         element.set("cpus", format_cpu_spec(cell.vcpus))
     element.set("memory", str(cell.memory))
     element.set("unit", "MiB")
-    if cell.hugepages:
-        # vhost-user devices map the memory from another process and may be attached at any time.
+    if shared:
+        # vhost-user devices map all memory from another process and may be attached at any time.
         element.set("memAccess", "shared")
     return element
 

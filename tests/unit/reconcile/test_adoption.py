@@ -173,6 +173,23 @@ def test_nova_metadata_names_flavor_project_user_and_server():
     assert claim.disk_mb == 10 * 1024 + 512
 
 
+def test_cells_of_the_image_are_those_of_nova_metadata():
+    written = {
+        "hw_numa_cpus": "[CoercedSet({0, 2}), CoercedSet({1}), CoercedSet()]",
+        "hw_numa_mem": "[512, 256, 256]",
+    }
+    inner = "".join(
+        f"<nova:property name='{name}'>{value}</nova:property>" for name, value in written.items()
+    )
+    found = metadata().replace("<nova:properties>", f"<nova:properties>{inner}")
+    _, claim = adopted(read(found))
+    assert claim.image.properties == {
+        "hw_machine_type": "q35",
+        **{f"hw_numa_cpus.{number}": cpus for number, cpus in enumerate(("0,2", "1", ""))},
+        **{f"hw_numa_mem.{number}": size for number, size in enumerate(("512", "256", "256"))},
+    }
+
+
 def test_a_root_volume_takes_no_disk():
     _, claim = adopted(read(metadata(volume=True)))
     assert claim.instance.is_volume_backed

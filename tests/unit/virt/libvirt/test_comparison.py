@@ -58,6 +58,17 @@ def test_order_and_units_are_no_differences():
     assert compare(claim, (), document(etree.tostring(domain, encoding="unicode"))).differences == 0
 
 
+def test_pages_of_each_cell_are_those_of_all():
+    claim = granted(numa_nodes="2", mem_page_size="2MB")
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    pages = domain.find("memoryBacking/hugepages")
+    pages[:] = [
+        etree.Element("page", size="2048", unit="KiB", nodeset=nodeset) for nodeset in ("0", "1")
+    ]
+    comparison = compare(claim, (), document(etree.tostring(domain, encoding="unicode")))
+    assert (marked(comparison), comparison.problem) == ([], "")
+
+
 def test_a_device_that_only_one_side_has_is_marked_there():
     claim = granted()
     with_gpu = replace(claim, pci=(GPU,))

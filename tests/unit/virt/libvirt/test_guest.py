@@ -101,6 +101,16 @@ def test_cells_of_several_page_sizes():
     assert inner(domain, "memoryBacking/hugepages") == [("page", page) for page in shown]
 
 
+def test_all_memory_is_shared_if_one_cell_has_large_pages():
+    pages = {1: {2048: 1024, 1048576: 2}}
+    mixed = host(WHERE.topology, shared="0-3,16-19", reserved_huge_pages=pages)
+    domain = applied(where=mixed, numa_nodes="2", mem_page_size="any")
+    (page,) = domain.findall("memoryBacking/hugepages/page")
+    assert page.get("nodeset") == "0"
+    access = [cell.get("memAccess") for cell in domain.iterfind("cpu/numa/cell")]
+    assert access == ["shared", "shared"]
+
+
 CALLERS = """
 <domain type='kvm'>
   <name>guest</name>
