@@ -15,6 +15,7 @@ from rtagent.model.guest import ComparedLine, DomainDocument, GuestComparison, L
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import BadDocument, in_bytes, parse
+from rtagent.virt.libvirt.domain import all_pinned
 from rtagent.virt.libvirt.given_devices import assigns
 
 #: Children of ``<domain>`` that are compared, in the order in which they are shown: the whole
@@ -115,6 +116,8 @@ def _form(domain: etree._Element) -> etree._Element:
     for tag, parts in _COMPARED.items():
         for element in domain.findall(tag):
             copy = _copied(element, parts)
+            if tag == "vcpu" and all_pinned(domain, domain.findall("cputune/*")):
+                copy.attrib.pop("cpuset", "")  # no thread runs there: Nova leaves it out
             if len(copy) or copy.text or not parts:
                 made.append(copy)
     devices = [_device(each) for each in domain.iterfind("devices/*") if assigns(each)]

@@ -108,7 +108,7 @@ def _cpusets(domain: etree._Element, unread: Unread) -> Iterator[frozenset[int]]
     tuned = child(domain, "cputune")
     pins = [] if tuned is None else list(tuned.iterchildren(*_PINS))
     # The set of <vcpu> is that of the threads without a pin.
-    inherited = () if _all_pinned(domain, pins) else domain.iterchildren("vcpu")
+    inherited = () if all_pinned(domain, pins) else domain.iterchildren("vcpu")
     cpusets = unread.each(cpuset, (*inherited, *pins), HostResource.CPUS)
     return (cpus for cpus in cpusets if cpus)
 
@@ -163,7 +163,7 @@ def _plugged_in(domain: etree._Element) -> Iterable[int]:
     return range(integer(number, "<vcpu>", MAX_CPU))
 
 
-def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
+def all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
     """Return whether the emulator, each vCPU and each I/O thread has a pin. If it is unknown how
     many there are, one may have none.
     """

@@ -69,6 +69,18 @@ def test_pages_of_each_cell_are_those_of_all():
     assert (marked(comparison), comparison.problem) == ([], "")
 
 
+@pytest.mark.parametrize(("unpinned", "different"), [(0, False), (1, True)])
+def test_cpus_of_threads_without_a_pin_matter_if_there_are_some(unpinned: int, different: bool):
+    claim = granted(cpu_policy="dedicated", vcpus=2)
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    del domain.find("vcpu").attrib["cpuset"]
+    etree.SubElement(domain, "iothreads").text = str(1 + unpinned)
+    cpuset = domain.find("cputune/emulatorpin").get("cpuset")
+    etree.SubElement(domain.find("cputune"), "iothreadpin", iothread="1", cpuset=cpuset)
+    comparison = compare(claim, (), document(etree.tostring(domain, encoding="unicode")))
+    assert (comparison.differences > 0, comparison.problem) == (different, "")
+
+
 def test_a_device_that_only_one_side_has_is_marked_there():
     claim = granted()
     with_gpu = replace(claim, pci=(GPU,))
