@@ -162,12 +162,15 @@ def _put_security(domain: etree._Element, claim: Claim) -> None:
         if existing is not None:
             domain.remove(existing)
         return
-    wanted = launch_security(encryption)
+    security = launch_security(encryption)
     if existing is not None:
         for tag in ("cbitpos", "reducedPhysBits", "policy"):
             for old in existing.findall(tag):
                 existing.remove(old)
-    _put(domain, wanted)
+        existing.extend(security)
+        domain.remove(existing)
+        security = existing
+    _put(domain, security)
 
 
 def _owned(domain: etree._Element, claim: Claim, assignment: Assignment) -> Iterator[str]:
