@@ -58,8 +58,8 @@ def server_metadata(domain: etree._Element) -> ServerMetadata | None:
         "user_id": _uuid(owner, "user"),
         "flavor": None if flavor is None else _flavor(flavor),
         "image": {"properties": dict(_image_properties(image))},
-        # Nova names the root disk's image, and leaves the element out for a volume.
-        "is_volume_backed": flavor is not None and root is None,
+        # Nova names the root disk's image. For a volume it leaves the element or the uuid out.
+        "is_volume_backed": flavor is not None and (root is None or not root.get("uuid")),
     }
     try:
         return _metadata.convert(document)

@@ -190,8 +190,10 @@ def test_cells_of_the_image_are_those_of_nova_metadata():
     }
 
 
-def test_a_root_volume_takes_no_disk():
-    _, claim = adopted(read(metadata(volume=True)))
+@pytest.mark.parametrize("root", ["", "<nova:root type='volume' uuid=''/>"])
+def test_a_root_volume_takes_no_disk(root: str):
+    found = metadata(volume=True).replace("</nova:instance>", f"{root}</nova:instance>")
+    _, claim = adopted(read(found))
     assert claim.instance.is_volume_backed
     assert claim.disk_mb == 512
 
