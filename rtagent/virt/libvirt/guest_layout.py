@@ -58,13 +58,19 @@ def server_metadata(domain: etree._Element) -> ServerMetadata | None:
         "user_id": _uuid(owner, "user"),
         "flavor": None if flavor is None else _flavor(flavor),
         "image": {"properties": dict(_image_properties(image))},
-        # Nova names the root disk's image. For a volume it leaves the element or the uuid out.
-        "is_volume_backed": flavor is not None and (root is None or not root.get("uuid")),
+        "is_volume_backed": flavor is not None and not _is_image(root),
     }
     try:
         return _metadata.convert(document)
     except msgspec.ValidationError as error:
         raise BadDocument(f"Nova's <metadata>: {error}") from error
+
+
+def _is_image(root: etree._Element | None) -> bool:
+    """Return whether a root disk was made of an image. Nova leaves the element of a volume out, or
+    it says so, and then it may name the image of the volume.
+    """
+    return root is not None and root.get("type") == "image" and bool(root.get("uuid"))
 
 
 def _flavor(element: etree._Element) -> dict[str, Any]:

@@ -190,7 +190,15 @@ def test_cells_of_the_image_are_those_of_nova_metadata():
     }
 
 
-@pytest.mark.parametrize("root", ["", "<nova:root type='volume' uuid=''/>"])
+@pytest.mark.parametrize(
+    "root",
+    [
+        "",
+        "<nova:root type='volume' uuid=''/>",
+        "<nova:root type='volume' uuid='1b0c'/>",
+        "<nova:root type='image' uuid=''/>",
+    ],
+)
 def test_a_root_volume_takes_no_disk(root: str):
     found = metadata(volume=True).replace("</nova:instance>", f"{root}</nova:instance>")
     _, claim = adopted(read(found))
