@@ -61,10 +61,9 @@ def test_order_and_units_are_no_differences():
 def test_pages_of_each_cell_are_those_of_all():
     claim = granted(numa_nodes="2", mem_page_size="2MB")
     domain = etree.fromstring(apply(plain_domain(), claim))
-    pages = domain.find("memoryBacking/hugepages")
-    pages[:] = [
-        etree.Element("page", size="2048", unit="KiB", nodeset=nodeset) for nodeset in ("0", "1")
-    ]
+    for pages in domain.iterfind("memoryBacking/hugepages"):
+        size = {"size": "2048", "unit": "KiB"}
+        pages[:] = [etree.Element("page", size, nodeset=cell) for cell in ("0", "1")]
     comparison = compare(claim, (), document(etree.tostring(domain, encoding="unicode")))
     assert (marked(comparison), comparison.problem) == ([], "")
 
