@@ -64,8 +64,18 @@ _VALUES = (
 _TPM = (
     ("devices/tpm/enum[@name='model']", "tpm-tis", "COMPUTE_SECURITY_TPM_TIS"),
     ("devices/tpm/enum[@name='model']", "tpm-crb", "COMPUTE_SECURITY_TPM_CRB"),
-    ("devices/tpm/enum[@name='backendVersion']", "1.2", "COMPUTE_SECURITY_TPM_1_2"),
-    ("devices/tpm/enum[@name='backendVersion']", "2.0", "COMPUTE_SECURITY_TPM_2_0"),
+)
+
+_TPM_VERSION = "devices/tpm/enum[@name='backendVersion']"
+#: The versions of an emulated TPM. swtpm has both; a libvirt before 8.6 does not list them.
+_TPM_VERSIONS = {"1.2": "COMPUTE_SECURITY_TPM_1_2", "2.0": "COMPUTE_SECURITY_TPM_2_0"}
+
+#: Who may read the state of an emulated TPM. Those who act on claims decide that; Nova 34 requires
+#: the trait of one of them for each guest with a TPM.
+_TPM_SECRETS = (
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT",
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST",
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
 )
 
 #: What those who act on claims (nova-compute, or another caller) can do for a guest of libvirt. The
@@ -167,6 +177,10 @@ def _domain_names(root: etree._Element) -> Iterator[str]:
     for path, value, trait in _VALUES + (_TPM if emulated else ()):
         if value in enum(root, path):
             yield trait
+    if emulated:
+        yield from _TPM_SECRETS
+        listed = enum(root, _TPM_VERSION) if root.find(_TPM_VERSION) is not None else _TPM_VERSIONS
+        yield from (trait for version, trait in _TPM_VERSIONS.items() if version in listed)
 
 
 def driver_traits(

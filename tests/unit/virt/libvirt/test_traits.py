@@ -69,7 +69,35 @@ def test_traits_of_domain_capabilities():
         "COMPUTE_SECURITY_TPM_2_0",
         "COMPUTE_SECURITY_TPM_CRB",
         "COMPUTE_SECURITY_TPM_TIS",
+        *TPM_SECRETS,
     }
+
+
+TPM = """<domainCapabilities><devices><tpm supported='yes'>
+  <enum name='backendModel'><value>{backend}</value></enum>{more}
+</tpm></devices></domainCapabilities>"""
+TPM_VERSIONS = {"COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0"}
+#: Nova 34 requires one of them for each guest with a TPM.
+TPM_SECRETS = {
+    f"COMPUTE_SECURITY_TPM_SECRET_SECURITY_{who}" for who in ("USER", "HOST", "DEPLOYMENT")
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "more", "expected"),
+    [
+        ("emulator", "", TPM_VERSIONS | TPM_SECRETS),  # libvirt 8.5 and older
+        ("emulator", "<enum name='backendVersion'/>", TPM_SECRETS),
+        (
+            "emulator",
+            "<enum name='backendVersion'><value>2.0</value></enum>",
+            {"COMPUTE_SECURITY_TPM_2_0"} | TPM_SECRETS,
+        ),
+        ("passthrough", "", set()),
+    ],
+)
+def test_an_emulated_tpm_has_the_listed_versions_or_else_both(backend, more, expected):
+    assert domain_traits(parse(TPM.format(backend=backend, more=more))) == expected
 
 
 #: The traits of these kinds that nova-compute reports on x86-64 with libvirt 8.0 and QEMU 6.2.
