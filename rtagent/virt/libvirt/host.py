@@ -73,6 +73,7 @@ def read_host(session: Session, file: Path | None) -> HostRead:
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
     guests = tuple(_domain_capabilities(session, capabilities.arch))
+    features = _all_features(session, capabilities)
     odd: list[str] = []
     # The test driver reports other cells than those of its host file.
     has_cells = document is not None or not simulated
@@ -88,9 +89,9 @@ def read_host(session: Session, file: Path | None) -> HostRead:
             disk_mb=0,
             hypervisor_type=virt.getType(),
             hypervisor_version=virt.getVersion(),
-            cpu_info=capabilities.cpu_info,
+            cpu_info={**capabilities.cpu_info, "features": sorted(features)},
             supported_hv_specs=capabilities.guests,
-            traits=frozenset(_traits(session, capabilities, guests)),
+            traits=frozenset(_traits(virt, capabilities, features, guests)),
             mem_encryption=_mem_encryption(document, guests),
             cells=tuple(map(_with_steady_pages, cells)),
         ),
@@ -153,12 +154,14 @@ def _mem_encryption(
 
 
 def _traits(
-    session: Session, capabilities: HostCapabilities, guests: Sequence[etree._Element]
+    virt: libvirt.virConnect,
+    capabilities: HostCapabilities,
+    features: frozenset[str],
+    guests: Sequence[etree._Element],
 ) -> Iterator[str]:
-    virt = session.virt
     arches = {arch for arch, _, _ in capabilities.guests}
     yield from driver_traits(virt.getType(), virt.getLibVersion(), virt.getVersion(), arches)
-    yield from host_traits(capabilities, _all_features(session, capabilities))
+    yield from host_traits(capabilities, features)
     for document in guests:
         yield from domain_traits(document)
 

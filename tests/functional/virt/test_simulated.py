@@ -60,6 +60,7 @@ def test_the_host(connect, file):
     assert (topology.memory_mb, topology.disk_mb) == (65536, 100 * 1024)
     assert (topology.hypervisor_type, topology.hypervisor_version) == ("TEST", 2)
     assert topology.supported_hv_specs == (("x86_64", "test", "hvm"),)
+    assert "avx2" in topology.cpu_info["features"], "the CPU's model implies it"
     assert {"HW_CPU_HYPERTHREADING", "HW_CPU_X86_AVX2", "COMPUTE_ARCH_X86_64"} <= topology.traits
     assert {"COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_NET_ATTACH_INTERFACE"} <= topology.traits
 
