@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.model.mem_encryption import RESOURCE_CLASS as CONTEXTS
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.adoption import NAME, Adoption, AdoptionFile
@@ -18,6 +19,7 @@ from rtagent.testing.placement import MemoryPlacement
 from tests.support.device_states import VGPU_TYPE, built, device_host, policy
 from tests.support.hosts import NODE, TOPOLOGY, uid
 from tests.support.pci_hosts import GPU_0, gpu, record
+from tests.unit.placement.values import record as counts
 
 GPU = "pci_0000_08_00_0"
 ROOT, NAME_OF_ROOT = NODE.uuid, NODE.hypervisor_hostname
@@ -118,6 +120,17 @@ def test_a_child_that_another_one_replaced_is_forgotten(process):
     process.restart()
     process.prepare()
     assert process.adopted == {GPU: other}
+
+
+@pytest.mark.parametrize("suffix", ["amd_sev_snp", "intel_tdx"])
+def test_contexts_that_no_claim_can_have_are_withdrawn(process, suffix):
+    uuid, others = nova_child(process.api, suffix=suffix), nova_child(process.api, uid(61), "rack")
+    generation = process.api.put_inventories(uuid, 0, {CONTEXTS: asdict(counts(9))})
+    process.api.put_traits(uuid, generation, ["OWNER_NOVA"])
+    process.prepare()
+    process.push()
+    assert process.api.provider(uuid) is None
+    assert process.api.provider(others) is not None
 
 
 def test_a_failed_step_is_repeated_by_the_next_round(process):
