@@ -7,6 +7,7 @@ it means something for claims, is a mistake that an operator has to know.
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import permutations
 
 from oslo_config import cfg
 
@@ -99,7 +100,7 @@ OFF = frozenset({"false", "no", "off", "0", ""})
 
 
 class NotHonoured(Value, frozen=True, kw_only=True):
-    """:ivar harmless: values, in lower case, that mean what the agent does anyway.
+    """:ivar harmless: values that mean what the agent does anyway, in lower case, without blanks.
     :ivar remedy: what to do instead.
     """
 
@@ -137,6 +138,13 @@ OPTIONS = (
         " and let Placement have a provider that shares the disk",
     ),
     NotHonoured(
+        group="libvirt",
+        option="supported_tpm_secret_security",
+        harmless=frozenset(map(",".join, permutations(("deployment", "host", "user")))),
+        remedy="remove it, and name in [placement] withheld_traits what does not hold of the traits"
+        " COMPUTE_SECURITY_TPM_SECRET_SECURITY_*",
+    ),
+    NotHonoured(
         group="workarounds",
         option="reserve_disk_resource_for_image_cache",
         harmless=OFF,
@@ -159,7 +167,7 @@ def not_honoured(conf: cfg.ConfigOpts) -> Iterator[ConfigError]:
             for name, values in options.items():
                 entry = nova.get((group, name.replace("-", "_")))
                 value = values[-1].strip()
-                if entry is not None and value.lower() not in entry.harmless:
+                if entry is not None and "".join(value.lower().split()) not in entry.harmless:
                     rule = f"is an option of Nova that the agent does not have: {entry.remedy}"
                     yield mistake(group, name, value, rule)
 
