@@ -95,8 +95,8 @@ def _names(option: cfg.Opt) -> Iterator[tuple[str | None, str | None]]:
         yield old.group, old.name or option.dest
 
 
-#: Values of a boolean option that is switched off.
-OFF = frozenset({"false", "no", "off", "0", ""})
+#: Values of a boolean option that is switched off, or on.
+OFF, ON = frozenset({"false", "no", "off", "0", ""}), frozenset({"true", "yes", "on", "1"})
 
 
 class NotHonoured(Value, frozen=True, kw_only=True):
@@ -136,6 +136,20 @@ OPTIONS = (
         harmless=frozenset({"default", "flat", "raw", "qcow2", ""}),
         remedy="the agent measures the file system of [DEFAULT] instances_path: remove the option,"
         " and let Placement have a provider that shares the disk",
+    ),
+    NotHonoured(
+        group="libvirt",
+        option="cpu_mode",
+        harmless=frozenset({"host-model", "host-passthrough", ""}),
+        remedy="remove it, and name in [placement] withheld_traits what guests do not have of the"
+        " traits HW_CPU_*",
+    ),
+    NotHonoured(
+        group="libvirt",
+        option="swtpm_enabled",
+        harmless=ON,
+        remedy="remove it, and name the traits COMPUTE_SECURITY_TPM_* in [placement]"
+        " withheld_traits",
     ),
     NotHonoured(
         group="libvirt",

@@ -14,6 +14,8 @@ reserved_host_memory_mb = 512
 [libvirt]
 virt_type = kvm
 images_type = rbd
+cpu_mode = custom
+swtpm_enabled = false
 supported_tpm_secret_security = user, host
 [workarounds]
 reserve_disk_resource_for_image_cache = true
@@ -32,6 +34,8 @@ def test_options_that_would_be_ignored_are_mistakes(tmp_path):
     assert found(tmp_path, NOVA) == [
         "DEFAULT.vcpu-pin-set",
         "libvirt.images_type",
+        "libvirt.cpu_mode",
+        "libvirt.swtpm_enabled",
         "libvirt.supported_tpm_secret_security",
         "workarounds.reserve_disk_resource_for_image_cache",
         "filter_scheduler.available_filters",
