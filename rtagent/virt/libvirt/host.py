@@ -11,7 +11,7 @@ import msgspec
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.model.mem_encryption import EncryptionCapacity
+from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.ports import HostIdentity
@@ -37,6 +37,8 @@ _MACHINES = {"x86_64": ("q35",)}
 #: The kernel's figures of memory, and the one of its default size of large pages.
 _MEMINFO = Path("/proc/meminfo")
 _HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
+#: The parameters of the kernel's module of KVM for AMD.
+_KVM_AMD = Path("/sys/module/kvm_amd/parameters")
 
 
 class HostRead(Value, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ def read_host(session: Session, file: Path | None) -> HostRead:
     described = document or received(virt.getCapabilities)
     capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
+    refused = frozenset[str]() if simulated else refused_encryption(virt.getURI())
     online = capabilities.cpus if document else _online(virt, simulated)
     guests = tuple(_domain_capabilities(session, capabilities.arch))
     features = _all_features(session, capabilities)
@@ -92,7 +95,7 @@ def read_host(session: Session, file: Path | None) -> HostRead:
             cpu_info={**capabilities.cpu_info, "features": sorted(features)},
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(virt, capabilities, features, guests)),
-            mem_encryption=_mem_encryption(document, guests),
+            mem_encryption=_mem_encryption(document, guests, refused),
             cells=tuple(map(_with_steady_pages, cells)),
         ),
         hugepage_kib=_smallest_hugepage(cells) if simulated else default_hugepage(virt.getURI()),
@@ -140,8 +143,23 @@ def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
     return frozenset(number for number, there in enumerate(online) if there)
 
 
+def refused_encryption(uri: str, parameters: Path = _KVM_AMD) -> frozenset[str]:
+    """Return the models of memory encryption that the kernel refuses although libvirt reports them:
+    it takes the number of guests with SEV-ES from the CPU alone.
+
+    :param parameters: of the kernel on which libvirt runs, if that is this machine.
+    """
+    if urlsplit(uri).netloc or not parameters.is_dir():
+        return frozenset()
+    try:
+        enabled = (parameters / "sev_es").read_text().strip() in ("Y", "1")
+    except OSError:  # an older kernel, which does not have it
+        enabled = False
+    return frozenset() if enabled else frozenset({AMD_SEV_ES})
+
+
 def _mem_encryption(
-    simulated: bytes | None, guests: Sequence[etree._Element]
+    simulated: bytes | None, guests: Sequence[etree._Element], refused: frozenset[str]
 ) -> tuple[EncryptionCapacity, ...]:
     """Return the models of memory encryption, which each machine type reports alike.
 
@@ -150,7 +168,7 @@ def _mem_encryption(
     features = (found for each in guests if (found := each.find("features")) is not None)
     described = features if simulated is None else (simulated_features(simulated),)
     models = {each.model: each for found in described for each in encryption_capacities(found)}
-    return tuple(models.values())
+    return tuple(each for model, each in models.items() if model not in refused)
 
 
 def _traits(

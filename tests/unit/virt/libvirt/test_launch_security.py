@@ -9,6 +9,7 @@ from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity
 from rtagent.virt.libvirt.document import parse
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import xml
+from rtagent.virt.libvirt.host import refused_encryption
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from tests.support.guests import applied, granted, plain_domain
@@ -24,6 +25,18 @@ def capacities(sev):
 
 def supported(model=AMD_SEV, contexts=None, **facts):
     return EncryptionCapacity(model=model, contexts=contexts, **facts)
+
+
+@pytest.mark.parametrize(
+    ("written", "refused"),
+    [("Y\n", set()), ("1\n", set()), ("N\n", {AMD_SEV_ES}), (None, {AMD_SEV_ES})],
+)
+def test_a_kernel_without_sev_es_refuses_it(tmp_path, written, refused):
+    if written is not None:
+        (tmp_path / "sev_es").write_text(written)
+    assert refused_encryption("qemu:///system", tmp_path) == refused
+    assert refused_encryption("qemu+tls://cn7.example/system", tmp_path) == set()
+    assert refused_encryption("qemu:///system", tmp_path / "absent") == set()
 
 
 @pytest.mark.parametrize(
