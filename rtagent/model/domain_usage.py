@@ -137,7 +137,7 @@ class DomainUsage(Value, frozen=True, kw_only=True):
         if not self.active:
             return NOTHING
         dedicated = policy.cpu_dedicated_set or frozenset()
-        floating |= (policy.cpu_shared_set or frozenset()) - dedicated
+        floating |= policy.shared(self.occupancy.pcpus) - dedicated
         pinned = sum(cpus <= dedicated - floating for cpus in self.occupancy.vcpus)
         numa = self.occupancy.usage
         if not floating.isdisjoint(numa.pinned):

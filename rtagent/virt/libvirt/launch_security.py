@@ -24,7 +24,7 @@ def encryption_capacities(features: etree._Element) -> Iterator[EncryptionCapaci
     """Yield the models that a host supports, from an element that has ``<sev>``.
 
     While SEV-SNP is switched on, guests with SEV-ES do not start (LP2157891). SEV-SNP itself and
-    Intel TDX are no models: no flavor can ask for them.
+    Intel TDX are no models of claims.
 
     :raises BadDocument: a number is invalid.
     """

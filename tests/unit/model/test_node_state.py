@@ -12,6 +12,7 @@ from rtagent.model.claim import ATTACH
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.migration import MoveRequest
 from rtagent.model.node_state import HOST
+from rtagent.model.policy import NumaPolicy
 from rtagent.model.usage import NumaUsage, Usage, assignment_usage
 from tests.support.device_states import build_claim, running, with_builds
 from tests.support.hosts import (
@@ -131,6 +132,14 @@ def test_new_policy_changes_what_owners_count_for(made, options, vcpus):
     again = after.fold(Change(cause="policy", at=NOON, policy=before.policy))
     assert (before.usage.vcpus - 1, after.usage.vcpus - 1) == vcpus
     assert again.usage == before.usage
+
+
+@pytest.mark.parametrize("shared", [None, frozenset(range(8))])
+def test_a_domain_that_floats_on_a_cell_keeps_no_cpu_from_others(shared):
+    cpus = frozenset({0, 1, 2, 3})
+    usage = domain_usage(vcpus=2, occupancy=Occupancy(pcpus=cpus, vcpus=(cpus, cpus)))
+    state = observed(host(numa=NumaPolicy(cpu_shared_set=shared)), usage)
+    assert state.usage == Usage(vcpus=2, memory_mb=1)
 
 
 def test_usage_of_an_assignment_counts_every_part():
