@@ -19,6 +19,7 @@ from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, mdev_suffix
+from rtagent.model.units import MB_IN_GB
 from rtagent.nova.device_rows import DeviceRows, pools
 from rtagent.nova.driver_mdevs import DriverMdevs
 from rtagent.nova.driver_report import contexts
@@ -34,9 +35,6 @@ from rtagent.nova.node_settings import (
 from rtagent.nova.nova_node import NovaNode
 from rtagent.state.compute_node import numa_topology, quantities
 
-#: Fields that have the same meaning here and there.
-_SAME = ("memory_mb_used", "local_gb_used")
-
 
 def project(node: NovaNode, compute_node: Any, stats: Any) -> None:
     """Set the used and free quantities of a ComputeNode.
@@ -44,9 +42,11 @@ def project(node: NovaNode, compute_node: Any, stats: Any) -> None:
     :param stats: Nova's statistics of the node.
     """
     state = node.state
-    values = quantities(state)
-    for name in _SAME:
-        setattr(compute_node, name, values[name])
+    compute_node.memory_mb_used = quantities(state)["memory_mb_used"]
+    # Nova drops what is less than a GB of each amount.
+    compute_node.local_gb_used = state.policy.reserved_disk_mb // MB_IN_GB + sum(
+        claim.disk_mb // MB_IN_GB for claim in state.claims.values()
+    )
     compute_node.free_ram_mb = compute_node.memory_mb - compute_node.memory_mb_used
     compute_node.free_disk_gb = compute_node.local_gb - compute_node.local_gb_used
     # Nova counts the vCPUs of flavors, and not the CPUs of emulators.

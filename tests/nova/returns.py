@@ -28,6 +28,7 @@ class ReturnTest(PciCase):
     def setUp(self) -> None:
         super().setUp()
         self.addCleanup(hook.install)
+        self.flags(reserved_host_disk_mb=1500)
         # As in Nova's own tests: the fake libvirt has no disks.
         disks = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
         self.useFixture(fixtures.MockPatch(disks, return_value="{}"))
@@ -48,6 +49,7 @@ class ReturnTest(PciCase):
         self._change_to(PLAIN)
         self._delete_server(before)
         here = self._build(HOSTS[0])
+        self._run_periodics()
         rows_of_plain = self._rows()
         self._change_to_ours()
         self.assertNotIn("recorded:", self.stdlog.logger.output)
@@ -82,7 +84,9 @@ class ReturnTest(PciCase):
             self.start_compute(hostname=host, pci_info=devices)
         self.idle = self._rows()
         self.flavors = [
-            self._create_flavor(name=f"with-{memory}", extra_spec=PINNED, memory_mb=memory)
+            self._create_flavor(
+                name=f"with-{memory}", extra_spec=PINNED, memory_mb=memory, swap=memory
+            )
             for memory in (512, 1024)
         ]
 
@@ -115,6 +119,7 @@ class ReturnTest(PciCase):
     def _delete_all(self) -> None:
         for server in self.api.get_servers(detail=False):
             self._delete_server(server)
+        self._run_periodics()  # between audits Nova loses parts of a GB
         self.assertEqual(self.idle, self._rows())
 
     def _rows(self) -> dict[str, Any]:
