@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING, Claim
 from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy
 from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
@@ -66,8 +66,10 @@ def drifts(state: NodeState, owners: Iterable[str] | None = None) -> tuple[Drift
     found: list[Drift] = []
     for owner in sorted(listed):
         claims, usage = state.claims_of(owner), state.domain_usages[owner]
-        for claim in _enacted(claims):
-            found += differences(claim, usage, attached_claims(claims))
+        enacted, attached = _enacted(claims), attached_claims(claims)
+        compared = (tuple(differences(claim, usage, attached)) for claim in enacted)
+        found += min(compared, key=bool, default=())
+        for claim in enacted[:1]:
             for kind in sorted(usage.occupancy.unknown):
                 found.append(_drift(claim, str(kind), "", 0, 0, UNKNOWN))
     return tuple(found)
@@ -125,9 +127,13 @@ def differences(
 
 
 def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """The claim that the domain enacts: in a resize on one host the active one of the two."""
+    """The claims of which the domain enacts one: in a resize on one host the active one of the two,
+    or already the incoming one, whose arrival is recorded later.
+    """
     mains = main_claims(claims)
-    return tuple(claim for claim in mains if claim.state == ACTIVE)[:1] or mains[:1]
+    active = tuple(claim for claim in mains if claim.state == ACTIVE)[:1]
+    incoming = tuple(claim for claim in mains if claim.state == INCOMING)
+    return active + incoming if active else mains[:1]
 
 
 def _has_resources(claim: Claim) -> bool:

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.reconcile.drift import ABSENT, DIFFERENT, absent, drifts, orphans, suspects
+from tests.support.agents import LARGE, SMALL, Agent, facts
 from tests.support.claims import pinned_claim
 from tests.support.device_states import SEV, build_claim, encrypted, sev_host, with_builds
 from tests.support.hosts import (
@@ -54,6 +55,23 @@ def test_orphans_drift_and_suspects_are_distinguished():
     assert (drift.resource, drift.claimed, drift.observed) == ("VCPU", 2, 3)
     assert drift.problem == DIFFERENT
     assert suspects(state) == ()
+
+
+def test_domain_of_a_resize_on_one_host_enacts_the_old_claim_or_the_new_one():
+    agent = Agent()
+    old = agent.run(SMALL)
+    here = agent.node.host, agent.node.hypervisor_hostname
+    names = ("source_compute", "source_node", "dest_compute", "dest_node")
+    agent.claim_move(facts(**dict(zip(names, here * 2, strict=True))), LARGE)
+    for vcpus, memory_mb, differing in (
+        (SMALL.vcpus, SMALL.memory_mb, set()),
+        (LARGE.vcpus, LARGE.memory_mb, set()),
+        (LARGE.vcpus, SMALL.memory_mb, {"VCPU"}),
+    ):
+        state = observed(agent.state, domain_usage(old.owner_id, vcpus, memory_mb))
+        found = drifts(state)
+        assert {drift.resource for drift in found} == differing
+        assert {drift.claim_uuid for drift in found} <= {old.uuid}
 
 
 def test_nothing_is_absent_on_a_host_that_was_never_observed():
