@@ -28,7 +28,7 @@ from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncr
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import restore
-from rtagent.model.policy import Policy
+from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import Allocation, Limits, NumaLimits
 from rtagent.model.retention import Retention
 from rtagent.model.server import Place, Server, ServerOperation
@@ -65,7 +65,10 @@ def uuid(number: int) -> str:
 NODE = Node(uuid=uuid(1), host="host-ž", hypervisor_hostname="hv1.example", host_ip="fe80::1")
 WRITER = Writer(machine_id="m" * 32, boot_id=uuid(7), state_path="/var/lib/rtagent/ž")
 RECORD = NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
-POLICY = Policy(placement=PlacementPolicy(manage_allocations=ManageAllocations.YES))
+POLICY = Policy(
+    numa=NumaPolicy(cpu_dedicated_set=frozenset({0})),
+    placement=PlacementPolicy(manage_allocations=ManageAllocations.YES),
+)
 TOPOLOGY = Topology(
     cpus=frozenset({0, 1, 2, 7}),
     memory_mb=2**20,
