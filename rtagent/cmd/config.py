@@ -8,7 +8,7 @@ from oslo_config import cfg, generator
 
 from rtagent.cmd.base import Row, Text
 from rtagent.conf.settings import Settings
-from rtagent.conf.unknown import NAMESPACES, refuse_not_honoured, unknown
+from rtagent.conf.unknown import NAMESPACES, not_honoured, unknown
 from rtagent.service.configuration import AGENT, Rules, checked
 from rtagent.service.scheduler import load_rules
 from rtagent.service.trust import effective_rules
@@ -35,10 +35,16 @@ class ConfigCheck(Text):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         conf = self.app.client.conf
-        refuse_not_honoured(conf)
+        ignored = list(not_honoured(conf))
         for warning in unknown(conf):
             self.app.LOG.warning(warning)
-        for warning in (*checked(conf, rules=BOTH).doubts(), *effective_rules(conf).doubts):
+        try:
+            settings = checked(conf, rules=BOTH)
+        except ExceptionGroup as others:
+            raise others.derive([*ignored, *others.exceptions]) from others
+        if ignored:
+            raise ExceptionGroup("options of Nova that are not honoured", ignored)
+        for warning in (*settings.doubts(), *effective_rules(conf).doubts):
             self.app.LOG.warning(warning)
         files = list(map(str, conf.config_file or ()))
         shown = ", ".join(files) or "no file: the defaults"

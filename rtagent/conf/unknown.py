@@ -24,8 +24,13 @@ NAMESPACES = ("rtagent", *LIBRARIES)
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Yield one sentence for each unknown option, in the order of the files."""
-    known = _known(_groups(conf))
+    """Yield one sentence for each unknown option, in the order of the files.
+
+    Those of `not_honoured` are mistakes.
+    """
+    errors = (error.kwargs for error in not_honoured(conf))
+    mistakes = {(error["group"], error["option"].replace("-", "_")) for error in errors}
+    known = _known(_groups(conf)) | mistakes
     for where, option in _written(conf):
         if option not in known:
             yield f"{where} is not an option of the agent"
@@ -184,9 +189,3 @@ def not_honoured(conf: cfg.ConfigOpts) -> Iterator[ConfigError]:
                 if entry is not None and "".join(value.lower().split()) not in entry.harmless:
                     rule = f"is an option of Nova that the agent does not have: {entry.remedy}"
                     yield mistake(group, name, value, rule)
-
-
-def refuse_not_honoured(conf: cfg.ConfigOpts) -> None:
-    """:raises ExceptionGroup: of `ConfigError`."""
-    if errors := list(not_honoured(conf)):
-        raise ExceptionGroup("options of Nova that are not honoured", errors)

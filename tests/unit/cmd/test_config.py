@@ -57,6 +57,12 @@ def test_a_mistake_names_option_value_and_rule_without_secrets(check, option, va
     assert "secret" not in outcome.err
 
 
+def test_an_option_of_nova_does_not_hide_the_other_mistakes(check):
+    outcome = check("[libvirt]\nimages_type = rbd\n[claims]\nclaim_expiry_time = 0\n")
+    options = [line.partition(" = ")[0] for line in outcome.err.splitlines()]
+    assert options == ["rtagent: [libvirt] images_type", "rtagent: [claims] claim_expiry_time"]
+
+
 def test_an_unknown_option_is_a_warning(check):
     outcome = check("[claims]\nexpiry = 60\n")
 
