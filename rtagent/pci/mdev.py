@@ -180,9 +180,9 @@ def _prefix(address: str, type_: str) -> str:
 
 def _enabled_on(types: Iterable[EnabledMdevType], device: Device) -> Iterator[EnabledMdevType]:
     """Yield the type that is enabled on a device, if the device supports it."""
-    own = (each for each in types if each.addresses is None or device.address in each.addresses)
+    own = (t for t in types if t.addresses is None or device.address in t.addresses)
     enabled = next(own, None)
-    if enabled is not None and enabled.type in {each.id for each in device.mdev_types}:
+    if enabled is not None and enabled.type in {supported.id for supported in device.mdev_types}:
         yield enabled
 
 
@@ -195,11 +195,11 @@ def _units(
     supports.
     """
     prefix = _prefix(device.address, type_)
-    found = _suffixes(existing, prefix)
-    available = (each.available_instances for each in device.mdev_types if each.id == type_)
-    total = next(available) + len(found)
+    made = _suffixes(existing, prefix)
+    available = (t.available_instances for t in device.mdev_types if t.id == type_)
+    total = next(available) + len(made)
     ranks: dict[str, int] = {}
-    for rank, suffixes in enumerate((_suffixes(used, prefix), found, map(str, range(total)))):
+    for rank, suffixes in enumerate((_suffixes(used, prefix), made, map(str, range(total)))):
         for suffix in suffixes:
             ranks.setdefault(suffix, rank)
     for suffix, rank in islice(ranks.items(), total):

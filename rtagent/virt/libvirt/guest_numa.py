@@ -67,7 +67,7 @@ def cpu(assignment: Assignment) -> Iterator[etree._Element]:
         )
     if assignment.cells:
         shared = any(cell.hugepages for cell in assignment.cells)
-        yield E.numa(*(_cell(*each, shared) for each in enumerate(assignment.cells)))
+        yield E.numa(*(_cell(number, cell, shared) for number, cell in enumerate(assignment.cells)))
 
 
 def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:

@@ -168,7 +168,7 @@ def _mem_encryption(
     features = (found for each in guests if (found := each.find("features")) is not None)
     described = features if simulated is None else (simulated_features(simulated),)
     models = {each.model: each for found in described for each in encryption_capacities(found)}
-    return tuple(each for model, each in models.items() if model not in refused)
+    return tuple(capacity for model, capacity in models.items() if model not in refused)
 
 
 def _traits(
