@@ -167,8 +167,8 @@ def _mem_encryption(
     """
     features = (found for each in guests if (found := each.find("features")) is not None)
     described = features if simulated is None else (simulated_features(simulated),)
-    models = {each.model: each for found in described for each in encryption_capacities(found)}
-    return tuple(capacity for model, capacity in models.items() if model not in refused)
+    capacities = (each for found in described for each in encryption_capacities(found, refused))
+    return tuple({capacity.model: capacity for capacity in capacities}.values())
 
 
 def _traits(

@@ -20,15 +20,18 @@ _TYPES = "launchSecurity[@supported='yes']/enum[@name='sectype']"
 _LARGEST = 2**31 - 1
 
 
-def encryption_capacities(features: etree._Element) -> Iterator[EncryptionCapacity]:
+def encryption_capacities(
+    features: etree._Element, refused: frozenset[str]
+) -> Iterator[EncryptionCapacity]:
     """Yield the models that a host supports, from an element that has ``<sev>``.
 
     While SEV-SNP is switched on, guests with SEV-ES do not start (LP2157891). SEV-SNP itself and
     Intel TDX are no models of claims.
 
+    :param refused: models that the kernel refuses.
     :raises BadDocument: a number is invalid.
     """
-    blocked = {AMD_SEV_ES} if "sev-snp" in enum(features, _TYPES) else set()
+    blocked = refused | ({AMD_SEV_ES} if "sev-snp" in enum(features, _TYPES) else set())
     for sev in features.iterfind("sev[@supported='yes']"):
         for model, tag in _CONTEXTS.items():
             contexts = _number(sev, tag)

@@ -19,8 +19,8 @@ NUMBERS = "<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>"
 SEV = "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>"
 
 
-def capacities(sev):
-    return tuple(encryption_capacities(parse(f"<features>{sev}</features>")))
+def capacities(sev, refused=frozenset()):
+    return tuple(encryption_capacities(parse(f"<features>{sev}</features>"), refused))
 
 
 def supported(model=AMD_SEV, contexts=None, **facts):
@@ -35,6 +35,7 @@ def test_a_kernel_without_sev_es_refuses_it(tmp_path, written, refused):
     if written is not None:
         (tmp_path / "sev_es").write_text(written)
     assert refused_encryption("qemu:///system", tmp_path) == refused
+    assert {AMD_SEV, AMD_SEV_ES} - {each.model for each in capacities(SEV, refused)} == refused
     assert refused_encryption("qemu+tls://cn7.example/system", tmp_path) == set()
     assert refused_encryption("qemu:///system", tmp_path / "absent") == set()
 
