@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from rtagent.allocation.capacity import additional_shortfall
@@ -215,9 +216,12 @@ def fit_encryption(
 
 
 def _number(state: NodeState, capacity: mem_encryption.EncryptionCapacity) -> int:
-    """Return the number of contexts: libvirt's, which the operator may lower for AMD SEV, and must
-    give if libvirt does not.
+    """Return the number of contexts: the host's, which the operator may lower for AMD SEV and Intel
+    TDX, and must give if the host does not say it.
     """
-    allowed = state.policy.max_sev_guests if capacity.model == mem_encryption.AMD_SEV else None
-    numbers = (each for each in (capacity.contexts, allowed) if each is not None)
-    return min(numbers, default=0)
+    allowed: Mapping[str, int | UnsetType | None] = {
+        mem_encryption.AMD_SEV: state.policy.max_sev_guests,
+        mem_encryption.INTEL_TDX: state.policy.max_tdx_guests,
+    }
+    numbers = (capacity.contexts, allowed.get(capacity.model))
+    return min((each for each in numbers if isinstance(each, int)), default=0)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
-from rtagent.model.mem_encryption import AMD_SEV, MODELS
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_SNP, INTEL_TDX, MODELS
 from rtagent.model.migration import MoveRequest
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, ExtraResource, Flavor, Instance, Limits, NumaLimits
@@ -24,17 +24,21 @@ from rtagent.pci.resource_groups import ResourceGroup
 
 ENCRYPTION, MODEL = "hw:mem_encryption", "hw:mem_encryption_model"
 FIRMWARE, MACHINE = "hw:firmware_type", "hw:machine_type"
+STATELESS, VIDEO = "hw:firmware_stateless", "hw:video_model"
+#: Models whose guests have no variable store of UEFI, which the host could change.
+_STATELESS = frozenset({AMD_SEV_SNP, INTEL_TDX})
 
 
 def requested_encryption(properties: Properties) -> str | None:
     """Return the model of encryption that a guest requests; None: none.
 
     The firmware must be UEFI and the machine type q35. The machine type may be unset: then the
-    caller chooses it.
+    caller chooses it. Of two models, the firmware must be stateless, too; with Intel TDX, the guest
+    must have no video device (Nova's ``MemEncryptionConfig``).
 
     :raises PropertyInvalid: the model is unknown.
-    :raises PropertyConflict: the firmware or the machine type does not support it, or only a model
-        is requested.
+    :raises PropertyConflict: the firmware, the machine type or the video device does not support
+        it, or only a model is requested.
     :raises FlavorImageConflict: the flavor and the image differ.
     """
     asked = properties.pair(ENCRYPTION)
@@ -48,7 +52,14 @@ def requested_encryption(properties: Properties) -> str | None:
             raise conflict(rule, model, *asked)
         return None
     _check_machine(properties, asked)
-    return model.value if model is not None else AMD_SEV
+    if model is None:
+        return AMD_SEV
+    stateless, video = properties.pair(STATELESS).image, properties.pair(VIDEO).image
+    if model.value in _STATELESS and not (stateless and stateless.boolean()):
+        raise conflict("this model needs hw_firmware_stateless=true", model, stateless)
+    if model.value == INTEL_TDX and (video is None or video.value != "none"):
+        raise conflict("this model needs hw_video_model=none", model, video)
+    return model.value
 
 
 def _requested(asked: Pair) -> bool:

@@ -46,8 +46,12 @@ class Libvirt(Group, frozen=True, kw_only=True):
     :ivar num_memory_encrypted_guests:
         The most guests at once with memory that AMD SEV encrypts, from 0 to 100000. It lowers the
         number that libvirt reports. A libvirt before 8.0 reports none: then encryption is available
-        only if this option is set. SEV-ES has a number of its own, which the firmware of the host
-        sets.
+        only if this option is set. SEV-ES and SEV-SNP have a number of their own, which the
+        firmware of the host sets.
+    :ivar num_intel_tdx_guests:
+        The most guests at once with memory that Intel TDX encrypts. It lowers the number of the
+        kernel's ``misc.capacity``. Where the agent does not see that number, encryption by Intel
+        TDX is available only if this option is set.
     :ivar cpu_power_management:
         Save power on the host CPUs of ``[compute] cpu_dedicated_set`` to which no guest is pinned.
         The agent's systemd unit needs the drop-in rtagent-cpu-power.conf for this. When a reload
@@ -68,6 +72,7 @@ class Libvirt(Group, frozen=True, kw_only=True):
     pmem_namespaces: Sequence[str] = mutable(default=[])
     file_backed_memory: int = mutable(default=0, min=0, max=MAX_INT)
     num_memory_encrypted_guests: int | None = mutable(min=0, max=100000)
+    num_intel_tdx_guests: int | None = mutable(min=0, max=MAX_INT)
     cpu_power_management: bool = mutable(default=False)
     cpu_power_management_strategy: str = option(
         default="cpu_state",

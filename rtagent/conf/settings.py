@@ -88,7 +88,7 @@ class Settings(Value, frozen=True, kw_only=True):
 
         :param recorded: the ratios of the node's record.
         """
-        default, claims = self.default, self.claims
+        default, claims, tdx_guests = self.default, self.claims, self.libvirt.num_intel_tdx_guests
 
         def ratio(name: str, kept: Decimal | None) -> Decimal:
             chosen = _exact(getattr(default, f"{name}_allocation_ratio"))
@@ -109,6 +109,7 @@ class Settings(Value, frozen=True, kw_only=True):
             pci=self.pci_policy,
             placement=self.placement_policy,
             max_sev_guests=self.libvirt.num_memory_encrypted_guests,
+            max_tdx_guests=UNSET if tdx_guests is None else tdx_guests,
         )
 
     @property

@@ -1,4 +1,5 @@
-"""Encryption of guests' memory by the CPU (AMD SEV): what the host has, and what a guest gets.
+"""Encryption of guests' memory by the CPU (AMD SEV, Intel TDX): what the host has, and what a guest
+gets.
 
 A guest takes one context of the host. Each model has contexts of its own, and in Placement a
 provider of its own, as in Nova.
@@ -15,11 +16,17 @@ from rtagent.model.base import Value
 AMD_SEV: Final = "amd-sev"
 #: Also encrypts the registers of the guest's CPUs.
 AMD_SEV_ES: Final = "amd-sev-es"
+#: Also protects the memory from changes by the host.
+AMD_SEV_SNP: Final = "amd-sev-snp"
+INTEL_TDX: Final = "intel-tdx"
 
-#: The trait of a provider of contexts, by model.
+#: The trait of a provider of contexts, by model. The os-traits of older releases of Nova lack the
+#: last one.
 TRAITS: Mapping[str, str] = {
     AMD_SEV: os_traits.HW_CPU_X86_AMD_SEV,
     AMD_SEV_ES: os_traits.HW_CPU_X86_AMD_SEV_ES,
+    AMD_SEV_SNP: "HW_CPU_X86_AMD_SEV_SNP",
+    INTEL_TDX: "HW_CPU_X86_INTEL_TDX",
 }
 MODELS = tuple(TRAITS)
 RESOURCE_CLASS: Final = orc.MEM_ENCRYPTION_CONTEXT
@@ -37,11 +44,17 @@ class MemEncryption(Value, frozen=True, kw_only=True):
     cbitpos: int | None = None
     reduced_phys_bits: int | None = None
 
+    @property
+    def locks_memory(self) -> bool:
+        """Whether the memory of the guest must stay in RAM (Nova's ``needs_locked_memory``)."""
+        return self.model in (AMD_SEV, AMD_SEV_ES)
+
 
 class EncryptionCapacity(MemEncryption, frozen=True, kw_only=True):
     """A model that the host supports.
 
-    :ivar contexts: how many guests can have it at once; None: an older libvirt does not say it.
+    :ivar contexts: how many guests can have it at once; None: neither libvirt nor the kernel says
+        it.
     """
 
     contexts: int | None = None

@@ -182,6 +182,7 @@ class Policy(Value, frozen=True, kw_only=True):
         have the field, and refuses a report whose digest covers it.
     :ivar share_devices: see `shares_devices`; likewise.
     :ivar max_sev_guests: the most guests with AMD SEV; None: as many as the host supports.
+    :ivar max_tdx_guests: the same of Intel TDX; unset like `judge_amounts`.
     :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are available, and under which aliases.
     :ivar placement: allocations, adopted providers, and what provider files add.
@@ -198,6 +199,7 @@ class Policy(Value, frozen=True, kw_only=True):
     judge_amounts: bool | UnsetType = UNSET
     share_devices: bool | UnsetType = UNSET
     max_sev_guests: int | None = None
+    max_tdx_guests: int | UnsetType = UNSET
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()
     placement: PlacementPolicy = PlacementPolicy()

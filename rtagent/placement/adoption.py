@@ -24,14 +24,12 @@ from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider
 
 NAME = "placement-adopted.json"
 
-#: Models of memory encryption that nova-compute publishes, and that no claim can have here.
-_MODELS_OF_NOVA = ("amd-sev-snp", "intel-tdx")
 #: The end of the name of a provider of a PCI device, of one of mediated devices, and of one of
 #: contexts for the encryption of memory.
 _SUFFIX = re.compile(
     r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]"
     r"|pci_[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
-    rf"|{'|'.join(map(provider_suffix, (*MODELS, *_MODELS_OF_NOVA)))}"
+    rf"|{'|'.join(map(provider_suffix, MODELS))}"
 )
 #: Traits of the providers that nova-compute made.
 _OF_NOVA = frozenset({os_traits.OWNER_NOVA, os_traits.COMPUTE_MANAGED_PCI_DEVICE})

@@ -67,7 +67,7 @@ def encryption(document):
     return {
         each.model: (each.cbitpos, each.reduced_phys_bits, each.contexts)
         for features in etree.fromstring(document).iterfind("features")
-        for each in encryption_capacities(features, frozenset())
+        for each in encryption_capacities(features, frozenset(), None)
     }
 
 

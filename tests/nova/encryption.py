@@ -5,15 +5,23 @@ Tests for `tests.nova.runner`, on Nova's functional base, see `tests.nova.restar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import fixtures
 from nova.conf import CONF
 from nova.tests.fixtures import libvirt as fakelibvirt
-from nova.tests.functional.libvirt import test_amd_sev as base
+from nova.tests.functional.libvirt import base, test_amd_sev, test_intel_tdx
+from nova.virt.libvirt import driver
+from oslo_utils import versionutils
 from oslo_utils.fixture import uuidsentinel
 
-from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, RESOURCE_CLASS
+from rtagent.model.mem_encryption import (
+    AMD_SEV,
+    AMD_SEV_ES,
+    AMD_SEV_SNP,
+    INTEL_TDX,
+    RESOURCE_CLASS,
+)
 from rtagent.nova.node_settings import state_directory
 from rtagent.reconcile.drift import absent
 
@@ -21,15 +29,10 @@ HOST = "compute1"
 _FEATURES = "_domain_capability_features"
 
 
-class ContextTest(base.TestSEV):
-    """A host with both models of AMD."""
+class _Contexts(base.ServersTestBase):
+    """A host with some models. :ivar images: the image that asks for each."""
 
-    def setUp(self) -> None:
-        super().setUp()
-        features = fakelibvirt.virConnect._domain_capability_features_with_SEV
-        self.useFixture(fixtures.MockPatchObject(fakelibvirt.virConnect, _FEATURES, features))
-        self.start_compute(hostname=HOST, qemu_version=self.qemu_version)
-        self.images = {AMD_SEV: uuidsentinel.sev_image_id, AMD_SEV_ES: uuidsentinel.sev_es_image_id}
+    images: ClassVar[dict[str, str]]
 
     def test_claims_have_the_contexts_of_their_models_until_the_servers_are_deleted(self) -> None:
         """Also if they were lost, and are adopted."""
@@ -60,3 +63,45 @@ class ContextTest(base.TestSEV):
 
     def _node(self) -> Any:
         return self.computes[HOST].manager.rt.nodes[HOST]
+
+    def _start(self, **versions: int) -> None:
+        stateless = versionutils.convert_version_to_int(driver.MIN_LIBVIRT_STATELESS_FIRMWARE)
+        self.start_compute(hostname=HOST, libvirt_version=stateless, **versions)
+
+
+class ContextTest(_Contexts, test_amd_sev.TestSEV):
+    """A host of AMD without SEV-SNP."""
+
+    features, has_snp = "_domain_capability_features_with_SEV", False
+    images = {
+        AMD_SEV: uuidsentinel.sev_image_id,
+        AMD_SEV_ES: uuidsentinel.sev_es_image_id,
+    }
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.libvirt.amd_sev.sev_snp = self.has_snp
+        features = getattr(fakelibvirt.virConnect, self.features)
+        self.useFixture(fixtures.MockPatchObject(fakelibvirt.virConnect, _FEATURES, features))
+        self._start(qemu_version=self.qemu_version)
+
+
+class SnpContextTest(ContextTest):
+    """A host of AMD with SEV-SNP."""
+
+    features = "_domain_capability_features_with_launch_security_SEV_SNP"
+    has_snp = True
+    images = {
+        AMD_SEV: uuidsentinel.sev_image_id,
+        AMD_SEV_SNP: uuidsentinel.sev_snp_image_id,
+    }
+
+
+class TdxContextTest(_Contexts, test_intel_tdx.TestTDX):
+    """A host of Intel."""
+
+    images = {INTEL_TDX: uuidsentinel.intel_tdx_image_id}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self._start()

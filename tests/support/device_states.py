@@ -227,7 +227,8 @@ def encrypted(model: str | None = None, **arguments: object) -> BuildRequest:
     specs = {"hw:mem_encryption": "true"}
     if model is not None:
         specs["hw:mem_encryption_model"] = model
-    image = Image(properties={"hw_firmware_type": "uefi"})
+    stateless = {"hw_firmware_stateless": "true", "hw_video_model": "none"}
+    image = Image(properties={"hw_firmware_type": "uefi", **stateless})
     return request(extra_specs=specs, instance={"image": image}, **arguments)
 
 

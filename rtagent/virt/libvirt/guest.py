@@ -19,7 +19,7 @@ from rtagent.virt.libvirt.guest_numa import (
     only_cell,
     place_memory,
 )
-from rtagent.virt.libvirt.launch_security import launch_security
+from rtagent.virt.libvirt.launch_security import ENCRYPTION_TYPES, launch_security
 
 #: What a claim determines whole, and what names parts of the host that no claim has (its caches).
 #: `apply` removes it, and writes what the claim has. doc/source/user/documents.rst lists everything
@@ -89,10 +89,11 @@ def _numa_children(claim: Claim) -> tuple[etree._Element, ...]:
 
 
 def _memory_backing(claim: Claim, assignment: Assignment) -> Iterator[etree._Element]:
-    """Yield children of ``<memoryBacking>``. Encrypted memory is locked: it cannot be swapped."""
+    """Yield children of ``<memoryBacking>``. Memory that SEV encrypts is locked: no swap has it."""
     found = tuple(guest_numa.memory_backing(assignment))
     yield from found
-    if claim.mem_encryption is not None and "locked" not in {each.tag for each in found}:
+    encryption = claim.mem_encryption
+    if encryption and encryption.locks_memory and "locked" not in {each.tag for each in found}:
         yield etree.Element("locked")
 
 
@@ -156,19 +157,20 @@ def _put_memory(domain: etree._Element, claim: Claim) -> None:
 
 
 def _put_security(domain: etree._Element, claim: Claim) -> None:
-    """Replace the encryption of the memory. The caller's certificate and session stay."""
-    existing, encryption = domain.find("launchSecurity[@type='sev']"), claim.mem_encryption
+    """Replace the encryption of the memory. What else the caller says of the same type stays: its
+    certificate and session, for example.
+    """
+    existing, encryption = domain.find("launchSecurity"), claim.mem_encryption
+    if existing is not None and (encryption or existing.get("type") in ENCRYPTION_TYPES):
+        domain.remove(existing)
     if encryption is None:
-        if existing is not None:
-            domain.remove(existing)
         return
     security = launch_security(encryption)
-    if existing is not None:
+    if existing is not None and existing.get("type") == security.get("type"):
         for tag in ("cbitpos", "reducedPhysBits", "policy"):
             for old in existing.findall(tag):
                 existing.remove(old)
-        existing.extend(security)
-        domain.remove(existing)
+        existing.extend(child for child in security if existing.find(child.tag) is None)
         security = existing
     _put(domain, security)
 

@@ -11,7 +11,7 @@ import msgspec
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity
+from rtagent.model.mem_encryption import AMD_SEV_ES, AMD_SEV_SNP, EncryptionCapacity
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.ports import HostIdentity
@@ -37,8 +37,10 @@ _MACHINES = {"x86_64": ("q35",)}
 #: The kernel's figures of memory, and the one of its default size of large pages.
 _MEMINFO = Path("/proc/meminfo")
 _HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
-#: The parameters of the kernel's module of KVM for AMD.
+#: The parameters of the kernel's module of KVM for AMD, and its count of keys for Intel TDX.
 _KVM_AMD = Path("/sys/module/kvm_amd/parameters")
+_CAPACITIES = Path("/sys/fs/cgroup/misc.capacity")
+_TDX_KEYS = re.compile(r"^tdx ([0-9]{1,9})$", re.MULTILINE)
 
 
 class HostRead(Value, frozen=True, kw_only=True):
@@ -73,7 +75,6 @@ def read_host(session: Session, file: Path | None) -> HostRead:
     described = document or received(virt.getCapabilities)
     capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
-    refused = frozenset[str]() if simulated else refused_encryption(virt.getURI())
     online = capabilities.cpus if document else _online(virt, simulated)
     guests = tuple(_domain_capabilities(session, capabilities.arch))
     features = _all_features(session, capabilities)
@@ -95,7 +96,7 @@ def read_host(session: Session, file: Path | None) -> HostRead:
             cpu_info={**capabilities.cpu_info, "features": sorted(features)},
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(virt, capabilities, features, guests)),
-            mem_encryption=_mem_encryption(document, guests, refused),
+            mem_encryption=_mem_encryption(virt, document, guests),
             cells=tuple(map(_with_steady_pages, cells)),
         ),
         hugepage_kib=_smallest_hugepage(cells) if simulated else default_hugepage(virt.getURI()),
@@ -145,29 +146,55 @@ def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
 
 def refused_encryption(uri: str, parameters: Path = _KVM_AMD) -> frozenset[str]:
     """Return the models of memory encryption that the kernel refuses although libvirt reports them:
-    it takes the number of guests with SEV-ES from the CPU alone.
+    it asks the CPU and QEMU. With SEV-SNP, the kernel starts no guest with SEV-ES (LP2157891).
 
     :param parameters: of the kernel on which libvirt runs, if that is this machine.
     """
     if urlsplit(uri).netloc or not parameters.is_dir():
         return frozenset()
+    snp = _is_on(parameters / "sev_snp")
+    runs = {AMD_SEV_ES: _is_on(parameters / "sev_es") and not snp, AMD_SEV_SNP: snp}
+    return frozenset(model for model, starts in runs.items() if not starts)
+
+
+def _is_on(parameter: Path) -> bool:
     try:
-        enabled = (parameters / "sev_es").read_text().strip() in ("Y", "1")
+        return parameter.read_text().strip() in ("Y", "1")
     except OSError:  # an older kernel, which does not have it
-        enabled = False
-    return frozenset() if enabled else frozenset({AMD_SEV_ES})
+        return False
+
+
+def tdx_keys(uri: str, capacities: Path = _CAPACITIES) -> int | None:
+    """Return how many guests with Intel TDX the kernel on which libvirt runs can have.
+
+    :param capacities: the file in which it says it. :returns: None: it is on another machine, or
+        does not say it.
+    """
+    if urlsplit(uri).netloc:
+        return None
+    try:
+        found = _TDX_KEYS.search(capacities.read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _mem_encryption(
-    simulated: bytes | None, guests: Sequence[etree._Element], refused: frozenset[str]
+    virt: libvirt.virConnect, simulated: bytes | None, guests: Sequence[etree._Element]
 ) -> tuple[EncryptionCapacity, ...]:
     """Return the models of memory encryption, which each machine type reports alike.
 
     :param simulated: the capabilities document of a simulated host, which has them itself.
     """
-    features = (found for each in guests if (found := each.find("features")) is not None)
-    described = features if simulated is None else (simulated_features(simulated),)
-    capacities = (each for found in described for each in encryption_capacities(found, refused))
+    described = [found for each in guests if (found := each.find("features")) is not None]
+    refused, keys = frozenset[str](), None
+    if simulated is not None:
+        described = [simulated_features(simulated)]
+    elif virt.getType() != "TEST":
+        refused, keys = refused_encryption(virt.getURI()), tdx_keys(virt.getURI())
+    capacities = (
+        each for features in described for each in encryption_capacities(features, refused, keys)
+    )
     return tuple({capacity.model: capacity for capacity in capacities}.values())
 
 

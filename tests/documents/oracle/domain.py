@@ -228,9 +228,9 @@ def _pages(domain: Element) -> dict[int, dict[int, int]]:
 
 
 def _encryption(domain: Element) -> str | None:
-    """Return the model. Bit 2 of the policy asks for encrypted state."""
-    element = domain.find("launchSecurity[@type='sev']")
-    if element is None:
-        return None
-    policy = number(element.findtext("policy"))
-    return "amd-sev-es" if policy & 4 else "amd-sev"
+    """Return the model. Bit 2 of the policy of SEV asks for encrypted state."""
+    element = domain.find("launchSecurity")
+    kind = None if element is None else element.get("type")
+    if element is not None and kind == "sev":
+        return "amd-sev-es" if number(element.findtext("policy")) & 4 else "amd-sev"
+    return {"sev-snp": "amd-sev-snp", "tdx": "intel-tdx"}.get(kind or "")

@@ -1,6 +1,7 @@
 """Quantities of the resource classes that provider files offer, and contexts for encryption."""
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent import claims
@@ -14,7 +15,15 @@ from rtagent.errors import (
 from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.decision import Granted, ReasonCode
-from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption, pool
+from rtagent.model.mem_encryption import (
+    AMD_SEV,
+    AMD_SEV_ES,
+    INTEL_TDX,
+    MODELS,
+    EncryptionCapacity,
+    MemEncryption,
+    pool,
+)
 from rtagent.model.migration import MoveRequest
 from rtagent.model.policy import PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
@@ -156,7 +165,7 @@ def test_a_guest_takes_one_context_of_its_model():
 NODE_NAME = NODE.hypervisor_hostname
 
 
-@pytest.mark.parametrize("model", [AMD_SEV, AMD_SEV_ES])
+@pytest.mark.parametrize("model", MODELS)
 def test_a_host_without_encryption_refuses_it_by_name(model):
     where = f"{NODE_NAME}_{model.replace('-', '_')}"
     assert refused(host(), model) == [("not_offered", where, 1, 0)]
@@ -176,6 +185,15 @@ def test_an_older_libvirt_needs_the_operators_number():
     assert refused(sev_host(unknown)) == [("not_offered", f"{NODE_NAME}_amd_sev", 1, 0)]
     state, _ = built(sev_host(unknown, max_sev_guests=1))
     assert refused(state)[0][0] == "insufficient"
+
+
+@pytest.mark.parametrize(("keys", "allowed"), [(None, 1), (1, UNSET), (2, 1), (1, 5)])
+def test_guests_with_intel_tdx_are_as_many_as_kernel_and_operator_allow(keys, allowed):
+    tdx = EncryptionCapacity(model=INTEL_TDX, contexts=keys)
+    state, _ = built(sev_host(tdx, max_tdx_guests=allowed), INTEL_TDX)
+    assert refused(state, INTEL_TDX) == [("insufficient", f"{NODE_NAME}_intel_tdx", 1, 0)]
+    none = sev_host(replace(tdx, contexts=None))
+    assert refused(none, INTEL_TDX) == [("not_offered", f"{NODE_NAME}_intel_tdx", 1, 0)]
 
 
 def test_domains_without_a_claim_count():
@@ -240,6 +258,10 @@ def test_a_claim_follows_the_allocation_of_its_context():
 
 UEFI = {"hw_firmware_type": "uefi"}
 Q35 = {**UEFI, "hw_machine_type": "pc-q35-9.0"}
+YES = {"hw:mem_encryption": "yes"}
+ES, SNP, TDX = (
+    {"hw:mem_encryption_model": name} for name in ("amd-sev-es", "amd-sev-snp", "intel-tdx")
+)
 
 
 def requested(flavor: dict[str, str], image: dict[str, str]) -> str | None:
@@ -260,13 +282,16 @@ def requested(flavor: dict[str, str], image: dict[str, str]) -> str | None:
         ({"hw:mem_encryption": "1"}, {"hw_mem_encryption_model": "amd-sev-es"}, "amd-sev-es"),
         ({"hw:mem_encryption": "1"}, Q35, "amd-sev"),
         ({"hw:mem_encryption": "1"}, {"hw_machine_type": "q35"}, "amd-sev"),
+        ({**YES, **SNP}, {"hw_firmware_stateless": "true"}, "amd-sev-snp"),
+        (
+            {**YES, **TDX},
+            {"hw_firmware_stateless": "1", "hw_video_model": "none", **Q35},
+            "intel-tdx",
+        ),
     ],
 )
 def test_either_side_requests_a_model(flavor, image, expected):
     assert requested(flavor, image) == expected
-
-
-YES, ES = {"hw:mem_encryption": "yes"}, {"hw:mem_encryption_model": "amd-sev-es"}
 
 
 @pytest.mark.parametrize(
@@ -286,12 +311,26 @@ YES, ES = {"hw:mem_encryption": "yes"}, {"hw:mem_encryption_model": "amd-sev-es"
         ({**ES, "hw:mem_encryption": "no"}, {}, PropertyConflict, "hw:mem_encryption=no"),
         ({"hw:mem_encryption": "maybe"}, {}, PropertyInvalid, "hw:mem_encryption=maybe"),
         (
-            {**YES, "hw:mem_encryption_model": "intel-tdx"},
+            {**YES, "hw:mem_encryption_model": "arm-cca"},
             {},
             PropertyInvalid,
-            "hw:mem_encryption_model=intel-tdx: must be one of amd-sev, amd-sev-es",
+            "arm-cca: must be one of amd-sev, amd-sev-es, amd-sev-snp, intel-tdx",
         ),
-        ({}, {"hw_mem_encryption_model": "amd-sev-snp"}, PropertyInvalid, "amd-sev-snp"),
+        ({**YES, **SNP}, {}, PropertyConflict, "hw_firmware_stateless=true"),
+        (
+            {**YES, **SNP},
+            {"hw_firmware_stateless": "no"},
+            PropertyConflict,
+            "hw_firmware_stateless=no",
+        ),
+        ({**YES, **TDX}, {"hw_video_model": "none"}, PropertyConflict, "hw_firmware_stateless"),
+        ({**YES, **TDX}, {"hw_firmware_stateless": "1"}, PropertyConflict, "hw_video_model=none"),
+        (
+            {**YES, **TDX},
+            {"hw_firmware_stateless": "1", "hw_video_model": "vga"},
+            PropertyConflict,
+            "hw_video_model=vga",
+        ),
     ],
 )
 def test_what_no_guest_can_have_is_refused_with_its_properties(flavor, image, error, named):

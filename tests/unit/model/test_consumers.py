@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.consumers import INSTANCE, MIGRATION, consumers_of, own_providers, owner_of
 from rtagent.model.device import Tags
+from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
@@ -166,7 +167,8 @@ def test_attached_devices_stay_with_the_claim_that_leaves():
 
 def test_every_provider_that_an_allocation_may_be_on_is_known():
     state = reporting(WITH_VGPUS, mdev_types=(VGPU_TYPE,))
-    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0), "amd_sev", "amd_sev_es")
+    contexts = map(provider_suffix, MODELS)
+    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0), *contexts)
     expected = {provider_uuid(NODE, state.policy.placement, each) for each in suffixes}
     assert own_providers(state) == expected
 

@@ -122,8 +122,8 @@ def test_a_child_that_another_one_replaced_is_forgotten(process):
     assert process.adopted == {GPU: other}
 
 
-@pytest.mark.parametrize("suffix", ["amd_sev_snp", "intel_tdx"])
-def test_contexts_that_no_claim_can_have_are_withdrawn(process, suffix):
+@pytest.mark.parametrize("suffix", ["amd_sev", "amd_sev_snp", "intel_tdx"])
+def test_contexts_that_the_host_does_not_have_are_withdrawn(process, suffix):
     uuid, others = nova_child(process.api, suffix=suffix), nova_child(process.api, uid(61), "rack")
     generation = process.api.put_inventories(uuid, 0, {CONTEXTS: asdict(counts(9))})
     process.api.put_traits(uuid, generation, ["OWNER_NOVA"])

@@ -230,7 +230,7 @@ TWO_CELLS = f"<cpu><numa>{CELLS}</numa></cpu>"
 LARGE = "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages></memoryBacking>"
 MEMNODE = "<numatune><memnode cellid='1' mode='strict' nodeset='1'/></numatune>"
 FIFO = "<cputune><vcpusched vcpus='1' scheduler='fifo' priority='1'/></cputune>"
-SNP = "<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity>"
+S390 = "<launchSecurity type='s390-pv'/>"
 SIZE = "<source><nodemask>0</nodemask></source><target><size unit='MiB'>512</size></target>"
 DIMM = f"<devices><memory model='dimm'>{SIZE}</memory></devices>"
 ARGUMENT = "<q:arg value='vfio-pci,host=08:00.0'/></q:commandline>"
@@ -256,7 +256,7 @@ VDPA = "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
         ("<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>", "has dies"),
         (metadata(extra_specs={"hw:cpu_policy": "bogus"}), "its flavor: hw:cpu_policy=bogus"),
         ("<numatune><memory nodeset='x'/></numatune>", "<memory nodeset>"),
-        (SNP, "its memory is encrypted by sev-snp, which no claim has"),
+        (S390, "its memory is encrypted by s390-pv, which no claim has"),
         (DIMM, "a memory device is plugged in"),
         (QEMU, "<qemu:commandline> gives it a device"),
         (f"<devices>{VDPA}</devices>", "no device of the host has /dev/vhost-vdpa-0"),
