@@ -13,7 +13,7 @@ class HostFacts(Value, frozen=True, kw_only=True):
     :ivar online: the host's CPUs. :ivar cells: its NUMA nodes.
     :ivar hugepage_kib: the size of the pages of a guest that names no size (the kernel's default);
         None: unknown.
-    :ivar vdpas: addresses of vDPA devices, by path.
+    :ivar vdpas: addresses of the PCI devices that have vDPA devices, by the path of the latter.
     :ivar interfaces: addresses of PCI devices, by the name of their network interface; None: the
         interface is of no PCI device.
     :ivar namespaces: names of persistent memory namespaces, by path; None: they could never be

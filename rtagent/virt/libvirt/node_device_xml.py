@@ -114,12 +114,12 @@ def devices(nodes: Mapping[str, NodeDevice]) -> tuple[Device, ...]:
 
     :param nodes: by name.
     """
-    nets, vdpas = _nets(nodes), dict[str, VdpaNode]()
+    nets, bound = _nets(nodes), dict[str, VdpaNode]()
     for _, node in sorted(nodes.items()):
         if isinstance(node.facts, VdpaNode):
-            vdpas.setdefault(node.parent, node.facts)
+            bound.setdefault(node.parent, node.facts)
     alone = {
-        node.facts.address: _with_parts(node.facts, _own(nets.get(name, ())), vdpas.get(name))
+        node.facts.address: _with_parts(node.facts, _own(nets.get(name, ())), bound.get(name))
         for name, node in sorted(nodes.items())
         if isinstance(node.facts, Device)
     }
@@ -134,6 +134,17 @@ def mdevs(nodes: Mapping[str, NodeDevice]) -> tuple[Mdev, ...]:
         for _, node in sorted(nodes.items())
         if isinstance(node.facts, MdevNode) and node.parent in parents
     )
+
+
+def vdpas(nodes: Mapping[str, NodeDevice]) -> Mapping[str, str]:
+    """Return the address of the PCI device that has each vDPA device, by path."""
+    return {
+        node.facts.chardev: parent.facts.address
+        for node in nodes.values()
+        if isinstance(node.facts, VdpaNode)
+        and (parent := nodes.get(node.parent)) is not None
+        and isinstance(parent.facts, Device)
+    }
 
 
 def root_ports(nodes: Mapping[str, NodeDevice]) -> RootPorts:
@@ -206,7 +217,9 @@ def _with_parts(device: Device, net: NetNode | None, vdpa: VdpaNode | None) -> D
             mac=net.mac,
             capabilities={**device.capabilities, "network": net.features},
         )
-    if vdpa is not None:
+    # Another device with one below it stays what it is: a subfunction of a physical function, for
+    # example, is no PCI device of its own.
+    if vdpa is not None and device.dev_type == SRIOV_VF:
         device = replace(device, dev_type=VDPA, vdpa_dev=vdpa.chardev)
     return device
 

@@ -22,6 +22,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     mdevs,
     parse_node_device,
     root_ports,
+    vdpas,
 )
 from rtagent.virt.libvirt.workers import BoundedCalls, CallWorkers
 
@@ -73,7 +74,8 @@ class NodeDevices:
 
     `mark` may be called on any thread, `look` on one at a time.
 
-    :ivar vdpas: addresses of vDPA devices by the path of their character device, as last read.
+    :ivar vdpas: addresses of the PCI devices that have vDPA devices, by the path of the character
+        device of the latter, as last read.
     :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read;
         None: the interface is not that of a PCI device.
     """
@@ -216,7 +218,7 @@ class NodeDevices:
             )
             for address, interfaces in doubtful.items()
         )
-        self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
+        self.vdpas = vdpas(nodes)
         named = {each.net_name: each.address for each in self._devices if each.net_name}
         # A guest that has one of them may have the device.
         named |= {name: address for address, names in doubtful.items() for name in names}

@@ -10,6 +10,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     mdevs,
     parse_node_device,
     root_ports,
+    vdpas,
 )
 from tests.support.node_devices import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
@@ -120,6 +121,26 @@ def test_a_vdpa_device_is_a_virtual_function_bound_to_it():
     device = the_only(function, vdpa("/dev/vhost-vdpa-0", "pci_0000_06_00_2"))
     assert (device.dev_type, device.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
     assert device.parent_addr == "0000:06:00.0"
+
+
+FUNCTIONS = "<capability type='virt_functions' maxCount='8'/>"
+
+
+@pytest.mark.parametrize(("more", "dev_type"), [(FUNCTIONS, SRIOV_PF), ("", STANDARD)])
+def test_a_device_with_a_vdpa_device_that_is_no_virtual_function_stays_what_it_is(more, dev_type):
+    """As of a physical function, which has the vDPA devices of its subfunctions."""
+    parents = ("pci_0000_06_00_0", "pci_0000_06_00_0", "computer")
+    parts = (
+        vdpa(f"/dev/vhost-vdpa-{number}", parent).replace("vdpa_vdpa0", f"vdpa_vdpa{number}")
+        for number, parent in enumerate(parents)
+    )
+    nodes = parsed(pci("0000:06:00.0", more=more), *parts)
+    (device,) = devices(nodes)
+    assert (device.dev_type, device.vdpa_dev) == (dev_type, None)
+    assert vdpas(nodes) == {
+        "/dev/vhost-vdpa-0": "0000:06:00.0",
+        "/dev/vhost-vdpa-1": "0000:06:00.0",
+    }
 
 
 def test_mediated_devices():
