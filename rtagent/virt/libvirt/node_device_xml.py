@@ -59,9 +59,9 @@ class NetNode(Value, frozen=True, kw_only=True):
 
 
 class VdpaNode(Value, frozen=True, kw_only=True):
-    """A vDPA device. :ivar chardev: its path."""
+    """A vDPA device. :ivar chardev: its path; None: the host itself uses it (virtio_vdpa)."""
 
-    chardev: str
+    chardev: str | None
 
 
 class MdevNode(Value, frozen=True, kw_only=True):
@@ -142,6 +142,7 @@ def vdpas(nodes: Mapping[str, NodeDevice]) -> Mapping[str, str]:
         node.facts.chardev: parent.facts.address
         for node in nodes.values()
         if isinstance(node.facts, VdpaNode)
+        and node.facts.chardev is not None
         and (parent := nodes.get(node.parent)) is not None
         and isinstance(parent.facts, Device)
     }
@@ -338,7 +339,7 @@ def _net(capability: etree._Element) -> NetNode:
 
 
 def _vdpa(capability: etree._Element) -> VdpaNode:
-    return VdpaNode(chardev=text(capability, "chardev"))
+    return VdpaNode(chardev=text(capability, "chardev", "") or None)
 
 
 def _mdev(capability: etree._Element) -> MdevNode:

@@ -9,7 +9,7 @@ from functools import partial
 import libvirt
 
 from rtagent.model.base import Value
-from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
+from rtagent.model.device import NO_ROOT_PORTS, VDPA, Device, Mdev, RootPorts
 from rtagent.model.observation import Problem
 from rtagent.virt.libvirt.connection import Session, broken, caused
 from rtagent.virt.libvirt.document import BadDocument, received
@@ -207,19 +207,23 @@ class NodeDevices:
     def _assemble(self) -> None:
         self._assembled = dict(self._known)
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
-        self._devices, self._mdevs = devices(nodes), mdevs(nodes)
+        every, self._mdevs = devices(nodes), mdevs(nodes)
+        # The host itself uses the vDPA device, as through virtio_vdpa.
+        in_use = {each.address for each in every if each.dev_type == VDPA and not each.vdpa_dev}
+        self._devices = tuple(each for each in every if each.address not in in_use)
         self._root_ports = root_ports(nodes)
         doubtful = dict(doubtful_interfaces(nodes))
-        self._doubts = tuple(
-            Problem(
-                item=f"device {address}",
-                message=f"its own interface is unknown among {', '.join(interfaces)}: no device"
-                " specification with devname matches it or its virtual functions",
-            )
+        doubts = {
+            address: f"its own interface is unknown among {', '.join(interfaces)}: no device"
+            " specification with devname matches it or its virtual functions"
             for address, interfaces in doubtful.items()
+        } | dict.fromkeys(in_use, "its vDPA device has no path: bind that to vhost_vdpa")
+        self._doubts = tuple(
+            Problem(item=f"device {address}", message=message)
+            for address, message in sorted(doubts.items())
         )
         self.vdpas = vdpas(nodes)
-        named = {each.net_name: each.address for each in self._devices if each.net_name}
+        named = {each.net_name: each.address for each in every if each.net_name}
         # A guest that has one of them may have the device.
         named |= {name: address for address, names in doubtful.items() for name in names}
         nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))

@@ -61,6 +61,17 @@ def test_a_device_combines_its_own_and_related_documents():
     assert virt.observed.interfaces == {"p20": PF, "p20v0": vf, "bond0": None}
 
 
+def test_a_function_is_set_aside_while_the_host_itself_uses_its_vdpa_device():
+    vf, part = "0000:20:02.0", pci_name("0000:20:02.0")
+    virt = Host(pci(vf, pf=PF), pci(GPU), vdpa("", part), net("p20v0", None, part))
+    look = virt.look()
+    assert addresses(look) == [GPU]
+    (problem,) = look.problems
+    assert problem.item == f"device {vf}"
+    assert "bind that to vhost_vdpa" in problem.message
+    assert (virt.observed.vdpas, virt.observed.interfaces) == ({}, {"p20v0": vf})
+
+
 def test_root_ports_cost_no_call_of_their_own():
     port = "0000:00:1c.0"
     virt = Host(bridge(port), pci(GPU, behind=port))
