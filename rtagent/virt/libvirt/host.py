@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,17 +13,19 @@ from lxml import etree
 
 from rtagent.model.base import Value
 from rtagent.model.mem_encryption import AMD_SEV_ES, AMD_SEV_SNP, EncryptionCapacity
+from rtagent.model.observation import Problem
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt.capabilities import (
     HostCapabilities,
+    Report,
     feature_names,
     parse_capabilities,
     parse_cells,
 )
 from rtagent.virt.libvirt.connection import Session, optional
-from rtagent.virt.libvirt.document import parse, received
+from rtagent.virt.libvirt.document import BadDocument, parse, received
 from rtagent.virt.libvirt.hostfile import (
     simulated_capabilities,
     simulated_features,
@@ -31,9 +34,11 @@ from rtagent.virt.libvirt.hostfile import (
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
 
-#: Machine types queried in addition to the default one, where the hypervisor has them: each
-#: supports different firmware and buses, and a guest may use any machine type.
-_MACHINES = {"x86_64": ("q35",)}
+#: The machine type queried in addition to libvirt's default one, where the hypervisor has it: each
+#: supports different firmware and buses, and a guest may use any machine type. The default one of
+#: Arm is an old board without firmware.
+_MACHINES = {"x86_64": "q35", "i686": "q35"}
+_OTHER_MACHINE = "virt"
 #: The kernel's figures of memory, and the one of its default size of large pages.
 _MEMINFO = Path("/proc/meminfo")
 _HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
@@ -49,14 +54,14 @@ class HostRead(Value, frozen=True, kw_only=True):
     :ivar topology: without ``disk_mb``, which libvirt does not know.
     :ivar hugepage_kib: the size of large pages that the kernel takes by default; None: unknown.
     :ivar checked: values that are cheap to read; when they differ, the host is read again.
-    :ivar odd: what was set aside of the description of the cells.
+    :ivar odd: what was set aside, because it cannot be read.
     """
 
     identity: HostIdentity
     topology: Topology
     hugepage_kib: int | None
     checked: tuple[object, ...]
-    odd: tuple[str, ...]
+    odd: tuple[Problem, ...]
 
 
 def check(session: Session) -> tuple[object, ...]:
@@ -76,12 +81,12 @@ def read_host(session: Session, file: Path | None) -> HostRead:
     capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
-    guests = tuple(_domain_capabilities(session, capabilities.arch))
-    features = _all_features(session, capabilities)
-    odd: list[str] = []
+    odd: list[Problem] = []
+    guests = tuple(_domain_capabilities(session, capabilities.arch, odd))
+    features = _all_features(session, capabilities, odd)
     # The test driver reports other cells than those of its host file.
     has_cells = document is not None or not simulated
-    cells = parse_cells(described, online, odd.append) if has_cells else ()
+    cells = parse_cells(described, online, _report("host cells", odd)) if has_cells else ()
     return HostRead(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
@@ -96,7 +101,7 @@ def read_host(session: Session, file: Path | None) -> HostRead:
             cpu_info={**capabilities.cpu_info, "features": sorted(features)},
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(virt, capabilities, features, guests)),
-            mem_encryption=_mem_encryption(virt, document, guests),
+            mem_encryption=_mem_encryption(virt, document, guests, odd),
             cells=tuple(map(_with_steady_pages, cells)),
         ),
         hugepage_kib=_smallest_hugepage(cells) if simulated else default_hugepage(virt.getURI()),
@@ -179,8 +184,24 @@ def tdx_keys(uri: str, capacities: Path = _CAPACITIES) -> int | None:
     return int(found[1]) if found else None
 
 
+def _report(item: str, odd: list[Problem]) -> Report:
+    return lambda message: odd.append(Problem(item=item, message=message))
+
+
+@contextmanager
+def _readable(item: str, odd: list[Problem]) -> Iterator[None]:
+    """Set aside what cannot be read."""
+    try:
+        yield
+    except BadDocument as error:
+        _report(item, odd)(str(error))
+
+
 def _mem_encryption(
-    virt: libvirt.virConnect, simulated: bytes | None, guests: Sequence[etree._Element]
+    virt: libvirt.virConnect,
+    simulated: bytes | None,
+    guests: Sequence[etree._Element],
+    odd: list[Problem],
 ) -> tuple[EncryptionCapacity, ...]:
     """Return the models of memory encryption, which each machine type reports alike.
 
@@ -192,10 +213,12 @@ def _mem_encryption(
         described = [simulated_features(simulated)]
     elif virt.getType() != "TEST":
         refused, keys = refused_encryption(virt.getURI()), tdx_keys(virt.getURI())
-    capacities = (
-        each for features in described for each in encryption_capacities(features, refused, keys)
-    )
-    return tuple({capacity.model: capacity for capacity in capacities}.values())
+    capacities: dict[str, EncryptionCapacity] = {}
+    for features in described:
+        with _readable("memory encryption", odd):
+            models = encryption_capacities(features, refused, keys)
+            capacities |= {each.model: each for each in models}
+    return tuple(capacities.values())
 
 
 def _traits(
@@ -211,19 +234,23 @@ def _traits(
         yield from domain_traits(document)
 
 
-def _domain_capabilities(session: Session, arch: str) -> Iterator[etree._Element]:
+def _domain_capabilities(
+    session: Session, arch: str, odd: list[Problem]
+) -> Iterator[etree._Element]:
     """Yield the capabilities of guests of each machine type that the hypervisor has."""
     virt = session.virt
-    for machine in (None, *_MACHINES.get(arch, ())):
-        with optional(session):
+    for machine in (None, _MACHINES.get(arch, _OTHER_MACHINE)):
+        with optional(session), _readable(f"guests of type {machine or 'default'}", odd):
             yield parse(received(partial(virt.getDomainCapabilities, None, arch, machine, None, 0)))
 
 
-def _all_features(session: Session, capabilities: HostCapabilities) -> frozenset[str]:
+def _all_features(
+    session: Session, capabilities: HostCapabilities, odd: list[Problem]
+) -> frozenset[str]:
     """Return the CPU's features, including those that its model implies if libvirt knows them."""
     expand = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
     listed = feature_names(parse(capabilities.cpu))
-    with optional(session):
+    with optional(session), _readable("features of the CPU", odd):
         whole = received(lambda: session.virt.baselineCPU([capabilities.cpu], expand))
         return listed | feature_names(parse(whole))
     return listed

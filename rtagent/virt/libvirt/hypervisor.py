@@ -171,7 +171,7 @@ class LibvirtHypervisor:
     def _try_host(self, session: Session, problems: list[Problem]) -> HostRead | None:
         try:
             host = self._read_host(session)
-            problems += [Problem(item="host cells", message=message) for message in host.odd]
+            problems += host.odd
             return host
         except BadDocument as error:
             problems.append(Problem(item="host capabilities", message=str(error)))
