@@ -1,5 +1,5 @@
-"""Observe node devices: one bulk listing, and single reads only of devices that may have
-changed."""
+"""Observe node devices: one bulk listing, and single reads only of devices that may have changed,
+and of a part of the others in turn."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ from rtagent.model.device import NO_ROOT_PORTS, VDPA, Device, Mdev, RootPorts
 from rtagent.model.observation import Problem
 from rtagent.virt.libvirt.connection import Session, broken, caused
 from rtagent.virt.libvirt.document import BadDocument, received
+from rtagent.virt.libvirt.domains import ROUND
 from rtagent.virt.libvirt.node_device_xml import (
     MdevNode,
     NetNode,
@@ -85,6 +86,7 @@ class NodeDevices:
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._marked: set[str] = set()
+        self._looks = 0
         self._known: dict[str, _Found] = {}
         self._assembled: Mapping[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
@@ -116,6 +118,9 @@ class NodeDevices:
         """
         if session is not self._session:
             self._begin(session)
+        # Some changes emit no event: of the types of mediated devices, for example.
+        self._looks += 1
+        self.mark(*sorted(self._known)[self._looks % ROUND :: ROUND])
         # This precedes the listing, because a device that is marked from now on may be newer than
         # the data read below.
         marked = self._take_marks()

@@ -5,6 +5,7 @@ import pytest
 
 from rtagent.model.device import SRIOV_PF, VDPA, Mdev
 from rtagent.virt.libvirt.connection import Session
+from rtagent.virt.libvirt.domains import ROUND
 from rtagent.virt.libvirt.events import DEVICE_EVENTS, subscribe_devices
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.workers import CallWorkers
@@ -115,6 +116,17 @@ def test_a_mediated_device_changes_the_available_instances_of_its_parent():
     look = virt.look()
     assert (free(look), look.mdevs) == ({GPU: 4, OTHER_GPU: 4}, ())
     assert virt.reads == {pci_name(GPU): 3, pci_name(OTHER_GPU): 1}
+
+
+def test_a_change_without_an_event_is_seen_in_one_of_ten_observations():
+    """As of the types of mediated devices, which the driver's own service makes late."""
+    virt = Host(pci(GPU, "10de", "13f1"), *(pci(f"0000:20:02.{n}") for n in range(7)))
+    assert virt.look().devices[0].mdev_types == ()
+    virt.nodes[pci_name(GPU)].document = gpu(GPU, free=4)
+    for _ in range(ROUND):
+        look = virt.look()
+    assert look.devices[0].mdev_types[0].available_instances == 4
+    assert set(virt.reads.values()) == {2}
 
 
 def test_functions_of_one_card_share_available_instances():
