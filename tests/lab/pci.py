@@ -15,7 +15,7 @@ ALIAS = "thing"
 
 _SYSFS = "/sys/bus/pci/devices/{}/{}"
 _KERNEL = """
-import json, os, sys
+import json, os, re, sys
 def read(name, default):
     try: return open(name).read().strip()
     except OSError: return default
@@ -25,7 +25,7 @@ def group(device):
 there = {}
 os.chdir("/sys/bus/pci/devices")
 for device in os.listdir("."):
-    if read(device + "/class", "").startswith("0x06"): continue
+    if re.match("0x06(?!80)", read(device + "/class", "")): continue
     numa = int(read(device + "/numa_node", "-1"))
     virtual = os.path.exists(device + "/physfn")
     maker = int(read(device + "/sriov_totalvfs", "0"))

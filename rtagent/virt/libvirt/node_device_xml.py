@@ -25,7 +25,9 @@ from rtagent.virt.libvirt.document import BadDocument, attribute, integer, parse
 
 #: Bridges are not endpoints and are never assigned to a guest.
 _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
-_BRIDGE_CLASS = "0x06"
+#: The base class of bridges. The subclass 80, "other bridge", has endpoints, such as NVIDIA's
+#: NVSwitch, which a guest gets with its GPUs.
+_BRIDGE_CLASS = re.compile(r"0x06(?!80)")
 #: libvirt's name of the host itself: the parent of the devices of its root complexes.
 _COMPUTER = "computer"
 
@@ -235,8 +237,7 @@ def _with_parent(device: Device, alone: Mapping[str, Device]) -> Device:
 
 def _pci(capability: etree._Element) -> Device | BridgeNode | None:
     nested = {each.get("type", ""): each for each in capability.iterfind("capability")}
-    is_bridge = text(capability, "class", "").startswith(_BRIDGE_CLASS)
-    if is_bridge or nested.keys() & _BRIDGES:
+    if _BRIDGE_CLASS.match(text(capability, "class", "")) or nested.keys() & _BRIDGES:
         return _bridge(capability)
     if integer(text(capability, "domain"), "<domain>") > LIMITS["domain"]:
         # As of an NVMe controller behind Intel's VMD: neither Nova nor Placement can name it.

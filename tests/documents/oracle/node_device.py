@@ -27,9 +27,10 @@ def facts(device: Element) -> dict[str, Any] | None:
 def _pci(pci: Element) -> dict[str, Any]:
     inner = {part.get("type"): part for part in pci.iterfind("capability")}
     where = address({name: pci.findtext(name) for name in ADDRESS})
-    # The base class of bridges is 06 (PCI Code and ID Assignment Specification).
-    bridge = number(pci.findtext("class")) >> 16 == 6 if pci.find("class") is not None else False
-    if bridge or {"pci-bridge", "cardbus-bridge"} & inner.keys():
+    # The base class of bridges is 06, and its subclass 80 is none of the kinds of bridges (PCI Code
+    # and ID Assignment Specification).
+    base, sub = divmod(number(pci.findtext("class") or "0") >> 8, 0x100)
+    if (base == 6 and sub != 0x80) or {"pci-bridge", "cardbus-bridge"} & inner.keys():
         return {"kind": "BridgeNode", "address": where}
     physical, virtual = inner.get("phys_function"), inner.get("virt_functions")
     kind = "type-PCI"

@@ -69,7 +69,7 @@ def endpoints():
     return {
         device.name: tuple((device / name).read_text().strip() for name in ("vendor", "device"))
         for device in SYS.iterdir()
-        if not (device / "class").read_text().startswith("0x06")
+        if not re.match("0x06(?!80)", (device / "class").read_text())
     }
 
 

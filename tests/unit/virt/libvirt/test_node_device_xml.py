@@ -159,15 +159,26 @@ def test_a_device_without_a_numa_node():
         assert the_only(pci("0000:08:00.0", more=numa)).numa_node is None
 
 
+def of_class(number, more=""):
+    return pci("0000:00:00.0", more=f"<class>{number}</class>{more}")
+
+
 @pytest.mark.parametrize(
     "document",
     [
-        pci("0000:00:00.0").replace("<domain>", "<class>0x060000</class><domain>"),
+        of_class("0x060000"),
+        of_class("0x060400"),
+        of_class("0x068000", more="<capability type='pci-bridge'/>"),
         bridge("10000:00:02.0"),
     ],
 )
 def test_bridges_are_never_assigned(document):
     assert devices(parsed(document)) == ()
+
+
+def test_an_endpoint_of_the_class_of_other_bridges_is_a_device():
+    """As NVIDIA's NVSwitch."""
+    assert the_only(of_class("0x068000")).address == "0000:00:00.0"
 
 
 @pytest.mark.parametrize("address", ["10000:e1:00.0", "ffffffff:00:00.0"])
