@@ -65,7 +65,7 @@ class Confinement(Value, frozen=True, kw_only=True):
             memory_mb=memory_mb,
             pages=pages,
             devices=self.given.on_host(host),
-            mdevs=self.given.mdevs,
+            mdevs=self.given.mdevs - host.other_mdevs,
             mem_encryption=self.mem_encryption,
             unknown=self.unknown | lost,
             namespaces=self.given.namespaces_on(host),

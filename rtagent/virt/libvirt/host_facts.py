@@ -18,7 +18,8 @@ class HostFacts(Value, frozen=True, kw_only=True):
         interface is of no PCI device.
     :ivar namespaces: names of persistent memory namespaces, by path; None: they could never be
         listed.
-    :ivar mdevs: mediated devices, by uuid.
+    :ivar mdevs: mediated devices of PCI devices, by uuid.
+    :ivar other_mdevs: uuids of mediated devices that have another parent, which no claim has.
     """
 
     online: frozenset[int] = frozenset()
@@ -28,6 +29,7 @@ class HostFacts(Value, frozen=True, kw_only=True):
     interfaces: Mapping[str, str | None] = {}
     namespaces: Mapping[str, str] | None = {}
     mdevs: Mapping[str, Mdev] = {}
+    other_mdevs: frozenset[str] = frozenset()
 
     @property
     def cell_ids(self) -> frozenset[int]:

@@ -232,6 +232,7 @@ class LibvirtHypervisor:
             interfaces=self._devices.interfaces,
             namespaces=self._namespaces.names,
             mdevs=self._devices.mdevs,
+            other_mdevs=self._devices.other_mdevs,
         )
 
     def _on_domain(self, uuid: str, word: str) -> None:

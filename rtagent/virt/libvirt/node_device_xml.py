@@ -28,6 +28,8 @@ _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
 #: The base class of bridges. The subclass 80, "other bridge", has endpoints, such as NVIDIA's
 #: NVSwitch, which a guest gets with its GPUs.
 _BRIDGE_CLASS = re.compile(r"0x06(?!80)")
+#: How libvirt's names of PCI devices begin.
+_PCI_NAME = "pci_"
 #: libvirt's name of the host itself: the parent of the devices of its root complexes.
 _COMPUTER = "computer"
 
@@ -135,6 +137,19 @@ def mdevs(nodes: Mapping[str, NodeDevice]) -> tuple[Mdev, ...]:
         Mdev(uuid=node.facts.uuid, type=node.facts.type, parent_addr=parents[node.parent].address)
         for _, node in sorted(nodes.items())
         if isinstance(node.facts, MdevNode) and node.parent in parents
+    )
+
+
+def other_mdevs(nodes: Mapping[str, NodeDevice]) -> frozenset[str]:
+    """Return the uuids of the mediated devices whose parent is no PCI device, by its name: a
+    cryptographic adapter of a mainframe, for example, or a driver alone.
+    """
+    return frozenset(
+        node.facts.uuid
+        for node in nodes.values()
+        if isinstance(node.facts, MdevNode)
+        and node.facts.uuid is not None
+        and not node.parent.startswith(_PCI_NAME)
     )
 
 

@@ -21,6 +21,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     devices,
     doubtful_interfaces,
     mdevs,
+    other_mdevs,
     parse_node_device,
     root_ports,
     vdpas,
@@ -79,6 +80,7 @@ class NodeDevices:
         device of the latter, as last read.
     :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read;
         None: the interface is not that of a PCI device.
+    :ivar other_mdevs: uuids of mediated devices of other parents than PCI devices, as last read.
     """
 
     def __init__(self, workers: CallWorkers) -> None:
@@ -95,10 +97,11 @@ class NodeDevices:
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
         self.interfaces: Mapping[str, str | None] = {}
+        self.other_mdevs = frozenset[str]()
 
     @property
     def mdevs(self) -> Mapping[str, Mdev]:
-        """The mediated devices by uuid, as last read."""
+        """The mediated devices of PCI devices by uuid, as last read."""
         return {mdev.uuid: mdev for mdev in self._mdevs if mdev.uuid is not None}
 
     def mark(self, *names: str) -> None:
@@ -227,7 +230,7 @@ class NodeDevices:
             Problem(item=f"device {address}", message=message)
             for address, message in sorted(doubts.items())
         )
-        self.vdpas = vdpas(nodes)
+        self.vdpas, self.other_mdevs = vdpas(nodes), other_mdevs(nodes)
         named = {each.net_name: each.address for each in every if each.net_name}
         # A guest that has one of them may have the device.
         named |= {name: address for address, names in doubtful.items() for name in names}

@@ -9,6 +9,8 @@ from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.topology import Cell
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
+from tests.support.claims import domain_document, layout
+from tests.support.hosts import uid
 
 HOST = HostFacts(online=frozenset(range(8)))
 WITH_VDPA = replace(HOST, vdpas={"/dev/vhost-vdpa-0": "0000:20:02.2"})
@@ -29,12 +31,15 @@ EACH_ITS_OWN = (
 HUGE = "<memoryBacking><hugepages><page size='1' unit='KiB'/></hugepages></memoryBacking>"
 PCI = "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/>"
 VF = "<address type='pci' domain='0x0000' bus='0x20' slot='0x02' function='0x1'/>"
+MDEV = (
+    "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+    "<source><address uuid='0000000A-0000-0000-0000-000000000000'/></source></hostdev>"
+)
 DEVICES = (
     f"<devices><hostdev mode='subsystem' type='pci'><source>{PCI}</source></hostdev>"
     f"<interface type='hostdev'><source>{VF}</source></interface>"
     "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
-    "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
-    "<source><address uuid='0000000A-0000-0000-0000-000000000000'/></source></hostdev></devices>"
+    f"{MDEV}</devices>"
 )
 
 
@@ -44,6 +49,19 @@ def parsed(*parts, vcpu="<vcpu>4</vcpu>"):
 
 def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
     return parsed(*parts, vcpu=vcpu).confinement.occupancy(HOST)
+
+
+def test_a_mediated_device_of_no_pci_device_uses_nothing_that_claims_have():
+    uuid = "0000000a-0000-0000-0000-000000000000"
+    other = replace(HOST, other_mdevs=frozenset({uuid}))
+    confinement = parsed(DEVICES).confinement
+    assert (confinement.occupancy(HOST).mdevs, confinement.occupancy(other).mdevs) == (
+        {uuid},
+        set(),
+    )
+    document = domain_document(uid(1), devices=MDEV)
+    seen = layout(document, uid(1), HOST.online, other_mdevs=other.other_mdevs)
+    assert f"its mediated device {uuid} is of no PCI device" in seen.problem
 
 
 def pin(vcpu, cpus):

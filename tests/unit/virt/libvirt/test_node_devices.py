@@ -129,6 +129,19 @@ def test_a_change_without_an_event_is_seen_in_one_of_ten_observations():
     assert set(virt.reads.values()) == {2}
 
 
+def test_mediated_devices_of_other_parents_than_pci_devices_are_listed_apart():
+    unread = pci_name(OTHER_GPU)
+    virt = Host(
+        gpu(GPU),
+        mdev(uid(1), TYPE, pci_name(GPU)),
+        mdev(uid(2), TYPE, unread),
+        mdev(uid(3), "vfio_ccw-io", "css_0_0_0052"),
+        mdev(uid(4), "mtty-1", "computer"),
+    )
+    assert [each.uuid for each in virt.look().mdevs] == [uid(1)]
+    assert virt.observed.other_mdevs == {uid(3), uid(4)}
+
+
 def test_functions_of_one_card_share_available_instances():
     makes = gpu("0000:08:00.4").partition("<capability type='mdev_types'>")[2]
     more = "<capability type='mdev_types'>" + makes.removesuffix("</capability></device>")
