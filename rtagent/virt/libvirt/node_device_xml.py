@@ -235,10 +235,11 @@ def _with_parts(device: Device, net: NetNode | None, vdpa: VdpaNode | None) -> D
             mac=net.mac,
             capabilities={**device.capabilities, "network": net.features},
         )
-    # Another device with one below it stays what it is: a subfunction of a physical function, for
-    # example, is no PCI device of its own.
-    if vdpa is not None and device.dev_type == SRIOV_VF:
-        device = replace(device, dev_type=VDPA, vdpa_dev=vdpa.chardev)
+    if vdpa is not None:
+        # Another device with one below it stays what it is: a subfunction of a physical function,
+        # for example, is no PCI device of its own.
+        dev_type = VDPA if device.dev_type == SRIOV_VF else device.dev_type
+        device = replace(device, dev_type=dev_type, vdpa_dev=vdpa.chardev)
     return device
 
 

@@ -136,7 +136,7 @@ def test_a_device_with_a_vdpa_device_that_is_no_virtual_function_stays_what_it_i
     )
     nodes = parsed(pci("0000:06:00.0", more=more), *parts)
     (device,) = devices(nodes)
-    assert (device.dev_type, device.vdpa_dev) == (dev_type, None)
+    assert (device.dev_type, device.vdpa_dev) == (dev_type, "/dev/vhost-vdpa-0")
     assert vdpas(nodes) == {
         "/dev/vhost-vdpa-0": "0000:06:00.0",
         "/dev/vhost-vdpa-1": "0000:06:00.0",
