@@ -34,11 +34,13 @@ from rtagent.virt.libvirt.hostfile import (
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
 
-#: The machine type queried in addition to libvirt's default one, where the hypervisor has it: each
+#: Machine types queried in addition to libvirt's default one, where the hypervisor has them: each
 #: supports different firmware and buses, and a guest may use any machine type. The default one of
 #: Arm is an old board without firmware.
-_MACHINES = {"x86_64": "q35", "i686": "q35"}
-_OTHER_MACHINE = "virt"
+_MACHINES = {
+    **dict.fromkeys(("i686", "x86_64"), ("q35",)),
+    **dict.fromkeys(("aarch64", "armv7l", "riscv64"), ("virt",)),
+}
 #: The kernel's figures of memory, and the one of its default size of large pages.
 _MEMINFO = Path("/proc/meminfo")
 _HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
@@ -239,7 +241,7 @@ def _domain_capabilities(
 ) -> Iterator[etree._Element]:
     """Yield the capabilities of guests of each machine type that the hypervisor has."""
     virt = session.virt
-    for machine in (None, _MACHINES.get(arch, _OTHER_MACHINE)):
+    for machine in (None, *_MACHINES.get(arch, ())):
         with optional(session), _readable(f"guests of type {machine or 'default'}", odd):
             yield parse(received(partial(virt.getDomainCapabilities, None, arch, machine, None, 0)))
 
