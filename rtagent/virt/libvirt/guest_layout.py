@@ -203,8 +203,8 @@ def _memory_problem(memory: GuestMemory, host: HostFacts) -> str:
 
 
 def _device_problem(given: Given, host: HostFacts) -> str:
-    for uuid in sorted(given.mdevs & host.other_mdevs):
-        return f"its mediated device {uuid} is of no PCI device, and no claim has such a one"
+    for name in sorted(host.of_no_pci_device(given.mdevs, given.vdpas)):
+        return f"its device {name} is of no PCI device, and no claim has such a one"
     missing = given.missing(host)
     return f"it is unknown what it uses: no device of the host has {missing[0]}" if missing else ""
 

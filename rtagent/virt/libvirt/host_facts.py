@@ -1,6 +1,6 @@
 """HostFacts: what the host says about the names and sizes in domain documents. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rtagent.model.base import Value
 from rtagent.model.device import Mdev
@@ -13,7 +13,8 @@ class HostFacts(Value, frozen=True, kw_only=True):
     :ivar online: the host's CPUs. :ivar cells: its NUMA nodes.
     :ivar hugepage_kib: the size of the pages of a guest that names no size (the kernel's default);
         None: unknown.
-    :ivar vdpas: addresses of the PCI devices that have vDPA devices, by the path of the latter.
+    :ivar vdpas: addresses of the PCI devices that have vDPA devices, by the path of the latter;
+        None: no PCI device has it.
     :ivar interfaces: addresses of PCI devices, by the name of their network interface; None: the
         interface is of no PCI device.
     :ivar namespaces: names of persistent memory namespaces, by path; None: they could never be
@@ -25,11 +26,16 @@ class HostFacts(Value, frozen=True, kw_only=True):
     online: frozenset[int] = frozenset()
     cells: tuple[Cell, ...] = ()
     hugepage_kib: int | None = None
-    vdpas: Mapping[str, str] = {}
+    vdpas: Mapping[str, str | None] = {}
     interfaces: Mapping[str, str | None] = {}
     namespaces: Mapping[str, str] | None = {}
     mdevs: Mapping[str, Mdev] = {}
     other_mdevs: frozenset[str] = frozenset()
+
+    def of_no_pci_device(self, mdevs: Iterable[str], vdpas: Iterable[str]) -> Iterator[str]:
+        """Yield the uuids and paths that are of no PCI device, so that no claim has them."""
+        yield from self.other_mdevs.intersection(mdevs)
+        yield from (path for path in vdpas if self.vdpas.get(path, "") is None)
 
     @property
     def cell_ids(self) -> frozenset[int]:

@@ -153,15 +153,19 @@ def other_mdevs(nodes: Mapping[str, NodeDevice]) -> frozenset[str]:
     )
 
 
-def vdpas(nodes: Mapping[str, NodeDevice]) -> Mapping[str, str]:
-    """Return the address of the PCI device that has each vDPA device, by path."""
+def vdpas(nodes: Mapping[str, NodeDevice]) -> Mapping[str, str | None]:
+    """Return the address of the PCI device that has each vDPA device, by path; None: a program
+    (VDUSE) or a driver alone has it. One of a PCI device that is not known is left out.
+    """
+    addresses = {
+        n: node.facts.address for n, node in nodes.items() if isinstance(node.facts, Device)
+    }
     return {
-        node.facts.chardev: parent.facts.address
+        node.facts.chardev: addresses.get(node.parent)
         for node in nodes.values()
         if isinstance(node.facts, VdpaNode)
         and node.facts.chardev is not None
-        and (parent := nodes.get(node.parent)) is not None
-        and isinstance(parent.facts, Device)
+        and (node.parent in addresses or not node.parent.startswith(_PCI_NAME))
     }
 
 

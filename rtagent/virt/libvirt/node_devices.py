@@ -77,7 +77,7 @@ class NodeDevices:
     `mark` may be called on any thread, `look` on one at a time.
 
     :ivar vdpas: addresses of the PCI devices that have vDPA devices, by the path of the character
-        device of the latter, as last read.
+        device of the latter, as last read; None: no PCI device has it.
     :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read;
         None: the interface is not that of a PCI device.
     :ivar other_mdevs: uuids of mediated devices of other parents than PCI devices, as last read.
@@ -95,7 +95,7 @@ class NodeDevices:
         self._doubts: tuple[Problem, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
-        self.vdpas: Mapping[str, str] = {}
+        self.vdpas: Mapping[str, str | None] = {}
         self.interfaces: Mapping[str, str | None] = {}
         self.other_mdevs = frozenset[str]()
 

@@ -51,6 +51,11 @@ def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
     return parsed(*parts, vcpu=vcpu).confinement.occupancy(HOST)
 
 
+def adoption_problem(devices, **host):
+    document = domain_document(uid(1), devices=devices)
+    return layout(document, uid(1), HOST.online, **host).problem
+
+
 def test_a_mediated_device_of_no_pci_device_uses_nothing_that_claims_have():
     uuid = "0000000a-0000-0000-0000-000000000000"
     other = replace(HOST, other_mdevs=frozenset({uuid}))
@@ -59,9 +64,24 @@ def test_a_mediated_device_of_no_pci_device_uses_nothing_that_claims_have():
         {uuid},
         set(),
     )
-    document = domain_document(uid(1), devices=MDEV)
-    seen = layout(document, uid(1), HOST.online, other_mdevs=other.other_mdevs)
-    assert f"its mediated device {uuid} is of no PCI device" in seen.problem
+    problem = adoption_problem(MDEV, other_mdevs=other.other_mdevs)
+    assert f"its device {uuid} is of no PCI device" in problem
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        "<interface type='vdpa'><source dev='/dev/vhost-vdpa-1'/></interface>",
+        "<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-1'/></disk>",
+    ],
+)
+def test_a_vdpa_device_of_no_pci_device_uses_nothing_that_claims_have(devices):
+    other = replace(HOST, vdpas={"/dev/vhost-vdpa-1": None})
+    confinement = parsed(f"<devices>{devices}</devices>").confinement
+    assert confinement.occupancy(other) == Occupancy()
+    assert confinement.occupancy(HOST).unknown == {HostResource.DEVICES}
+    problem = adoption_problem(devices, vdpas=other.vdpas)
+    assert "its device /dev/vhost-vdpa-1 is of no PCI device" in problem
 
 
 def pin(vcpu, cpus):

@@ -129,7 +129,7 @@ FUNCTIONS = "<capability type='virt_functions' maxCount='8'/>"
 @pytest.mark.parametrize(("more", "dev_type"), [(FUNCTIONS, SRIOV_PF), ("", STANDARD)])
 def test_a_device_with_a_vdpa_device_that_is_no_virtual_function_stays_what_it_is(more, dev_type):
     """As of a physical function, which has the vDPA devices of its subfunctions."""
-    parents = ("pci_0000_06_00_0", "pci_0000_06_00_0", "computer")
+    parents = ("pci_0000_06_00_0", "pci_0000_06_00_0", "computer", "pci_0000_07_00_0")
     parts = (
         vdpa(f"/dev/vhost-vdpa-{number}", parent).replace("vdpa_vdpa0", f"vdpa_vdpa{number}")
         for number, parent in enumerate(parents)
@@ -140,6 +140,7 @@ def test_a_device_with_a_vdpa_device_that_is_no_virtual_function_stays_what_it_i
     assert vdpas(nodes) == {
         "/dev/vhost-vdpa-0": "0000:06:00.0",
         "/dev/vhost-vdpa-1": "0000:06:00.0",
+        "/dev/vhost-vdpa-2": None,  # of VDUSE
     }
 
 
