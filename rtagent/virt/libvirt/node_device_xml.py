@@ -38,8 +38,9 @@ _COMPUTER = "computer"
 #: the host (pf0).
 _REPRESENTOR = re.compile(r"pf\d+([vs]f\d+|hpf)$|(^|n)pf\d+$")
 #: What is added to the name of the physical function's interface: for a representor (_0, r0), for
-#: another port of the same function (d1), or for a partition of InfiniBand (.8001).
-_ADDED = re.compile(r"(_|r|d)\d+$|\.[0-9a-f]+$")
+#: another port of the same function (d1), for a subfunction (s88), or for a partition of InfiniBand
+#: (.8001).
+_ADDED = re.compile(r"(_|r|d|s)\d+$|\.[0-9a-f]+$")
 #: What udev adds to the name of the physical function's own port.
 _OWN_PORT = re.compile(r"np\d+$")
 #: A name that udev has not changed.

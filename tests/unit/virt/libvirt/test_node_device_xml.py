@@ -85,6 +85,7 @@ def switch(*interfaces):
         ("ens1f0np0", ("ens1f0np0_0", "ens1f0np0_1")),
         ("eth2", ("eth2_0", "pf0vf0")),
         ("ens1", ("ens1d1",)),
+        ("enp3s0f0np0", ("enp3s0f0s88", "enp3s0f0npf0sf88")),
         ("ibp3s0", ("ibp3s0.8001",)),
     ],
 )
