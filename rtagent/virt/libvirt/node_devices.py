@@ -183,8 +183,9 @@ class NodeDevices:
 
         gone = {name: self._known.pop(name) for name in self._known.keys() - listed.keys()}
         outdated = {name for name in listed if name not in self._known or name in marked}
+        before = {name: self._known.get(name) for name in outdated}
         problems = read(outdated)
-        changed = (self._known.get(name) for name in outdated)
+        changed = (found for name in outdated if (found := self._known.get(name)) != before[name])
         return problems + read(self._mdev_parents((*gone.values(), *changed)) - outdated)
 
     def _mdev_parents(self, changed: Iterable[_Found]) -> set[str]:

@@ -129,6 +129,15 @@ def test_a_change_without_an_event_is_seen_in_one_of_ten_observations():
     assert set(virt.reads.values()) == {2}
 
 
+def test_a_mediated_device_that_is_read_again_without_a_change_costs_no_read_of_its_parent():
+    virt = Host(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
+    virt.look()
+    reads = virt.reads[pci_name(GPU)]
+    virt.observed.mark(f"mdev_{uid(1).replace('-', '_')}")
+    virt.look()
+    assert virt.reads[pci_name(GPU)] == reads
+
+
 def test_mediated_devices_of_other_parents_than_pci_devices_are_listed_apart():
     unread = pci_name(OTHER_GPU)
     virt = Host(
