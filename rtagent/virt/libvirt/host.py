@@ -35,8 +35,8 @@ from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
 
 #: Machine types queried in addition to libvirt's default one, where the hypervisor has them: each
-#: supports different firmware and buses, and a guest may use any machine type. That of Arm
-#: is an old board without firmware in many releases.
+#: supports different firmware and buses, and a guest may use any machine type. The default one of
+#: Arm is an old board without firmware in many releases.
 _MACHINES = {
     **dict.fromkeys(("i686", "x86_64"), ("q35",)),
     **dict.fromkeys(("aarch64", "armv7l", "riscv64"), ("virt",)),
@@ -219,7 +219,7 @@ def _mem_encryption(
     for features in described:
         with _readable("memory encryption", odd):
             models = encryption_capacities(features, refused, keys)
-            capacities |= {each.model: each for each in models}
+            capacities |= {capacity.model: capacity for capacity in models}
     return tuple(capacities.values())
 
 

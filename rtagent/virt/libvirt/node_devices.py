@@ -185,7 +185,7 @@ class NodeDevices:
         outdated = {name for name in listed if name not in self._known or name in marked}
         before = {name: self._known.get(name) for name in outdated}
         problems = read(outdated)
-        changed = (found for name in outdated if (found := self._known.get(name)) != before[name])
+        changed = (node for name in outdated if (node := self._known.get(name)) != before[name])
         return problems + read(self._mdev_parents((*gone.values(), *changed)) - outdated)
 
     def _mdev_parents(self, changed: Iterable[_Found]) -> set[str]:
@@ -218,8 +218,8 @@ class NodeDevices:
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         every, self._mdevs = devices(nodes), mdevs(nodes)
         # The host itself uses the vDPA device, as through virtio_vdpa.
-        in_use = {each.address for each in every if each.dev_type == VDPA and not each.vdpa_dev}
-        self._devices = tuple(each for each in every if each.address not in in_use)
+        in_use = {d.address for d in every if d.dev_type == VDPA and not d.vdpa_dev}
+        self._devices = tuple(device for device in every if device.address not in in_use)
         self._root_ports = root_ports(nodes)
         doubtful = dict(doubtful_interfaces(nodes))
         doubts = {
@@ -232,7 +232,7 @@ class NodeDevices:
             for address, message in sorted(doubts.items())
         )
         self.vdpas, self.other_mdevs = vdpas(nodes), other_mdevs(nodes)
-        named = {each.net_name: each.address for each in every if each.net_name}
+        named = {device.net_name: device.address for device in every if device.net_name}
         # A guest that has one of them may have the device.
         named |= {name: address for address, names in doubtful.items() for name in names}
         nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))

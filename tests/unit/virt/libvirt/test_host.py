@@ -72,25 +72,25 @@ def with_sev(document, contexts):
 
 
 def test_an_unreadable_document_of_guests_hides_nothing_else():
-    found = host({None: PC, "q35": "<domainCapabilities>"})
-    (problem,) = found.odd
+    seen = host({None: PC, "q35": "<domainCapabilities>"})
+    (problem,) = seen.odd
     assert problem.item == "guests of type q35"
     assert "not well-formed" in problem.message
-    assert {UEFI, IDE} & found.topology.traits == {IDE}
-    assert len(found.topology.cells) == 2
+    assert {UEFI, IDE} & seen.topology.traits == {IDE}
+    assert len(seen.topology.cells) == 2
 
 
 def test_an_unreadable_number_of_encrypted_guests_hides_nothing_else():
-    found = host({None: with_sev(PC, "many"), "q35": with_sev(Q35, 59)})
-    assert [problem.item for problem in found.odd] == ["memory encryption"]
-    assert "<maxGuests> is 'many'" in found.odd[0].message
-    assert [(each.model, each.contexts) for each in found.topology.mem_encryption] == [
+    seen = host({None: with_sev(PC, "many"), "q35": with_sev(Q35, 59)})
+    assert [problem.item for problem in seen.odd] == ["memory encryption"]
+    assert "<maxGuests> is 'many'" in seen.odd[0].message
+    assert [(model.model, model.contexts) for model in seen.topology.mem_encryption] == [
         ("amd-sev", 59)
     ]
-    assert {UEFI, IDE} <= found.topology.traits
+    assert {UEFI, IDE} <= seen.topology.traits
 
 
 def test_unreadable_features_of_the_cpu_leave_those_that_the_host_lists():
-    found = host({}, cpu="<cpu><feature")
-    assert [problem.item for problem in found.odd] == ["features of the CPU"]
-    assert found.topology.cpu_info["features"]
+    seen = host({}, cpu="<cpu><feature")
+    assert [problem.item for problem in seen.odd] == ["features of the CPU"]
+    assert seen.topology.cpu_info["features"]

@@ -147,7 +147,7 @@ def test_mediated_devices_of_other_parents_than_pci_devices_are_listed_apart():
         mdev(uid(3), "vfio_ccw-io", "css_0_0_0052"),
         mdev(uid(4), "mtty-1", "computer"),
     )
-    assert [each.uuid for each in virt.look().mdevs] == [uid(1)]
+    assert [device.uuid for device in virt.look().mdevs] == [uid(1)]
     assert virt.observed.other_mdevs == {uid(3), uid(4)}
 
 
