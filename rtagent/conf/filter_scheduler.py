@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rtagent.conf.options import Group, mutable
-from rtagent.conf.types import FiniteFloat, RatiosType
+from rtagent.conf.types import RatiosType
 
 #: The filters that are enabled by default (Nova's).
 DEFAULT_FILTERS = (
@@ -31,7 +31,7 @@ _OVERRIDE = (
 
 
 def _multiplier(default: float, least: float | None = None) -> Any:
-    return mutable(type=FiniteFloat(min=least), default=default, note=_OVERRIDE)
+    return mutable(min=least, default=default, note=_OVERRIDE)
 
 
 class FilterScheduler(Group, frozen=True, kw_only=True):
@@ -172,10 +172,10 @@ class Metrics(Group, frozen=True, kw_only=True):
         ``required`` is False.
     """
 
-    weight_multiplier: float = mutable(type=FiniteFloat(), default=1.0)
+    weight_multiplier: float = mutable(default=1.0)
     weight_setting: Mapping[str, float] = mutable(type=RatiosType(), default={})
     required: bool = mutable(default=True)
-    weight_of_unavailable: float = mutable(type=FiniteFloat(), default=-10000.0)
+    weight_of_unavailable: float = mutable(default=-10000.0)
 
 
 class FilterOptions(FilterScheduler, frozen=True, kw_only=True):

@@ -14,8 +14,9 @@ from msgspec import field
 from msgspec.structs import fields
 from oslo_config import cfg
 
+from rtagent.conf.types import FiniteFloat
 from rtagent.errors import ConfigError
-from rtagent.model.base import Value, divided
+from rtagent.model.base import MAX_INT, Value, divided
 
 #: The first mistake of each option, by the option's group and name.
 Mistakes = dict[tuple[str, str], ConfigError]
@@ -61,7 +62,17 @@ class _Declared:
         return kind(name, **{"help": text and text + end, **self._words})
 
 
-_KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
+def _integer(name: str, **words: Any) -> cfg.Opt:
+    # A larger one fits neither a column of the database nor a document.
+    return cfg.IntOpt(name, **{"max": MAX_INT, **words})
+
+
+def _number(name: str, **words: Any) -> cfg.Opt:
+    bounds = FiniteFloat(min=words.pop("min", None), max=words.pop("max", None))
+    return cfg.Opt(name, type=bounds, **words)
+
+
+_KINDS = {bool: cfg.BoolOpt, int: _integer, float: _number, str: cfg.StrOpt}
 
 
 def _kind_of(annotation: Any) -> Callable[..., cfg.Opt]:
@@ -101,6 +112,8 @@ def values(
 ) -> dict[str, Any]:
     """Return the values of options of a group, by name. An unreadable one counts as its default.
 
+    A number without text is none for oslo.config, so only an option without a default may be empty.
+
     :param mistakes: the unreadable options are added to it.
     """
     holder = conf if group == "DEFAULT" else conf[group]
@@ -111,6 +124,10 @@ def values(
             read[name] = frozen(holder[name])
         except (ValueError, cfg.Error) as exc:
             note(mistakes, mistake(group, name, written(conf, group, opt), rule(exc)))
+            read[name] = frozen(opt.default)
+        if read[name] is None and opt.default is not None:
+            empty = f"must have a value; without the option it is {opt.default}"
+            note(mistakes, mistake(group, name, "", empty))
             read[name] = frozen(opt.default)
     return read
 

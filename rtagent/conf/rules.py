@@ -1,6 +1,5 @@
 """The rules between options, which the types of single options cannot express."""
 
-import math
 import os.path
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,16 +11,10 @@ from rtagent.conf.types import ReservedPages
 from rtagent.errors import ConfigError
 from rtagent.numa import host_cpus
 
-RATIOS = ("cpu", "ram", "disk")
-
 
 def broken_rules(settings: Settings) -> Iterator[ConfigError]:
     """Check the rules that the types of single options cannot express."""
     default, claims = settings.default, settings.claims
-    for name in RATIOS:
-        for option in (f"{name}_allocation_ratio", f"initial_{name}_allocation_ratio"):
-            if math.isnan(getattr(default, option) or 0.0):
-                yield mistake("DEFAULT", option, "nan", "must be a number")
     for option in ("state_path", "instances_path", "lock_path"):
         path = getattr(default, option)
         if not os.path.isabs(path):
@@ -54,9 +47,6 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
 
 def _calls(settings: Settings) -> Iterator[ConfigError]:
     rpc, retention = settings.rpc, settings.claims.operation_retention
-    for option in ("signature_window", "max_call_rate"):
-        if math.isnan(getattr(rpc, option)):
-            yield mistake("rpc", option, "nan", "must be a number")
     if rpc.keys_file is not None and rpc.signature_window * 2 > retention:
         rule = (
             f"must be at most half of [claims] operation_retention ({retention}), or a signed call"
@@ -65,21 +55,8 @@ def _calls(settings: Settings) -> Iterator[ConfigError]:
         yield mistake("rpc", "signature_window", rpc.signature_window, rule)
 
 
-#: Options of [scheduler] that are numbers of seconds.
-_SECONDS = (
-    "host_report_interval",
-    "report_jitter",
-    "assume_timeout",
-    "request_timeout",
-    "start_grace",
-)
-
-
 def _reports(settings: Settings) -> Iterator[ConfigError]:
     scheduler, longest = settings.scheduler, settings.default.report_interval
-    for option in _SECONDS:
-        if math.isnan(getattr(scheduler, option)):
-            yield mistake("scheduler", option, "nan", "must be a number")
     if scheduler.host_report_interval > longest:
         rule = f"must be at most [DEFAULT] report_interval ({longest})"
         yield mistake("scheduler", "host_report_interval", scheduler.host_report_interval, rule)

@@ -3,14 +3,15 @@ value violates.
 """
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import os_traits
 from oslo_config import types
 
-from rtagent.model.base import Value
+from rtagent.model.base import MAX_INT, Value
 from rtagent.model.cpuset import format_cpu_spec, parse_cpu_spec
-from rtagent.model.pages import parse_size
+from rtagent.model.pages import MAX_SIZE, BadPageSize, parse_size
 
 _TRAITS = frozenset(os_traits.get_traits())
 
@@ -97,7 +98,7 @@ class HugePages(types.ConfigType):
         self._pairs = types.Dict(types.String())
 
     def __call__(self, value: Any) -> ReservedPages:
-        """:raises ValueError: BadPageSize:"""
+        """:raises ValueError: a key is missing or unknown, or its value is invalid."""
         if isinstance(value, ReservedPages):
             return value
         fields = self._pairs(value)
@@ -105,7 +106,7 @@ class HugePages(types.ConfigType):
             raise ValueError(f"{value!r} must have node, size and count, and no other key")
         return ReservedPages(
             node=_number("node", fields["node"]),
-            size=parse_size(fields["size"]),
+            size=_size(fields["size"]),
             count=_number("count", fields["count"]),
         )
 
@@ -115,20 +116,29 @@ class HugePages(types.ConfigType):
 
 def _number(name: str, text: str) -> int:
     digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal()):
-        raise ValueError(f"{name} {digits!r} is not a whole number")
+    if not (digits.isascii() and digits.isdecimal() and int(digits) <= MAX_INT):
+        raise ValueError(f"{name} {digits!r} is not a whole number from 0 to {MAX_INT}")
     return int(digits)
+
+
+def _size(text: str) -> int:
+    with suppress(BadPageSize):  # which names what only a flavor may request, too
+        return parse_size(text)
+    rule = f"neither whole KiB from 1 to {MAX_SIZE}, nor a number with a unit (2MB, 1GiB)"
+    raise ValueError(f"size {text!r} is {rule}")
 
 
 class FiniteFloat(types.Float):
     """A number, neither infinite nor "not a number": a weight multiplied by such a one means
-    nothing.
+    nothing, and such a time never ends. An empty value is none.
     """
 
-    def __call__(self, value: Any) -> float:
+    def __call__(self, value: Any) -> float | None:
         """:raises ValueError: it is not a finite number, or is out of bounds."""
         number = super().__call__(value)
-        if number is None or not math.isfinite(number):
+        if number is None:
+            return None
+        if not math.isfinite(number):
             raise ValueError(f"{value!r} is not a finite number")
         return float(number)
 
