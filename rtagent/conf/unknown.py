@@ -106,13 +106,14 @@ OFF, ON = frozenset({"false", "no", "off", "0", ""}), frozenset({"true", "yes", 
 
 class NotHonoured(Value, frozen=True, kw_only=True):
     """:ivar harmless: values that mean what the agent does anyway, in lower case, without blanks.
-    :ivar remedy: what to do instead.
+    :ivar remedy: what to do instead. :ivar repeated: each value counts, not only the last one.
     """
 
     group: str
     option: str
     harmless: frozenset[str]
     remedy: str
+    repeated: bool = False
 
 
 #: Options of Nova that the agent does not have.
@@ -120,7 +121,7 @@ OPTIONS = (
     NotHonoured(
         group="DEFAULT",
         option="compute_driver",
-        harmless=frozenset({"libvirt.libvirtdriver", ""}),
+        harmless=frozenset({"libvirt.libvirtdriver", "libvirt.driver.libvirtdriver", ""}),
         remedy="the agent serves hosts with libvirt only",
     ),
     NotHonoured(
@@ -174,18 +175,25 @@ OPTIONS = (
         option="available_filters",
         harmless=frozenset({"nova.scheduler.filters.all_filters", ""}),
         remedy="install filters of your own as entry points of rtagent.scheduler.filters",
+        repeated=True,
     ),
 )
 
 
 def not_honoured(conf: cfg.ConfigOpts) -> Iterator[ConfigError]:
-    """Yield a mistake for each of these options that a file sets, in the order of the files."""
+    """Yield a mistake for each of these options that is set, in the order of the files. The last
+    file that sets an option counts, as for other options.
+    """
     nova = {(entry.group, entry.option): entry for entry in OPTIONS}
+    written: dict[NotHonoured, tuple[str, list[str]]] = {}
     for _, groups in sections(conf):
         for group, options in groups.items():
             for name, values in options.items():
-                entry = nova.get((group, name.replace("-", "_")))
-                value = values[-1].strip()
-                if entry is not None and "".join(value.lower().split()) not in entry.harmless:
-                    rule = f"is an option of Nova that the agent does not have: {entry.remedy}"
-                    yield mistake(group, name, value, rule)
+                if entry := nova.get((group, name.replace("-", "_"))):
+                    earlier = written.get(entry, ("", list[str]()))[1] if entry.repeated else []
+                    written[entry] = name, [*earlier, *map(str.strip, values)]
+    for entry, (name, values) in written.items():
+        for value in values if entry.repeated else values[-1:]:
+            if "".join(value.lower().split()) not in entry.harmless:
+                rule = f"is an option of Nova that the agent does not have: {entry.remedy}"
+                yield mistake(entry.group, name, value, rule)

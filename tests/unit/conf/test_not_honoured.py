@@ -1,7 +1,9 @@
 """Options of Nova that the agent does not have, and that mean something for claims."""
 
 import pytest
+from oslo_config import cfg
 
+from rtagent.conf import load
 from rtagent.conf.libraries import listed
 from rtagent.conf.unknown import NAMESPACES, OPTIONS, not_honoured
 from tests.support.configurations import parsed
@@ -39,6 +41,28 @@ def test_options_that_would_be_ignored_are_mistakes(tmp_path):
         "libvirt.supported_tpm_secret_security",
         "workarounds.reserve_disk_resource_for_image_cache",
         "filter_scheduler.available_filters",
+    ]
+
+
+def test_a_file_of_the_agent_may_set_an_option_of_nova_to_a_value_that_means_what_it_does(tmp_path):
+    (tmp_path / "nova.conf").write_text("[libvirt]\nimages_type = rbd\nvirt_type = lxc\n")
+    own = tmp_path / "agent.conf"
+    own.write_text("[libvirt]\nimages_type =\n")
+    files = [
+        word for name in ("nova.conf", own.name) for word in ("--config-file", tmp_path / name)
+    ]
+
+    conf = load.parse(cfg.ConfigOpts(), [str(word) for word in files], "rtagentd")
+
+    assert [error.kwargs["option"] for error in not_honoured(conf)] == ["virt_type"]
+
+
+def test_each_value_of_a_repeated_option_counts(tmp_path):
+    filters = (
+        "available_filters = mine.Filter\navailable_filters = nova.scheduler.filters.all_filters"
+    )
+    assert found(tmp_path, f"[filter_scheduler]\n{filters}\n") == [
+        "filter_scheduler.available_filters"
     ]
 
 
