@@ -45,13 +45,11 @@ def parse_string(value: object) -> str:
 
 
 def parse_boolean(value: object) -> bool:
-    """Accept JSON booleans and the words of oslo.utils, in any case.
+    """Accept JSON booleans, 1 and 0, and the words of oslo.utils, in any case.
 
     :raises InvalidValue: the value is neither.
     """
-    if isinstance(value, bool):
-        return value
-    enabled = BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
+    enabled = BOOLEANS.get(str(value).strip().lower())
     if enabled is None:
         raise InvalidValue("must be yes or no")
     return enabled
@@ -84,7 +82,10 @@ def parse_network(value: object) -> str | None:
 
     :raises InvalidValue: the value is neither null nor a string.
     """
-    return None if value is None else parse_string(value)
+    try:
+        return None if value is None else parse_string(value)
+    except InvalidValue as error:
+        raise InvalidValue(f"{error}; null is a tunnelled network") from error
 
 
 def parse_resource_class(value: object) -> str | None:
@@ -200,7 +201,8 @@ def option_documents(
         try:
             content = _decode(text)
         except msgspec.DecodeError as broken:
-            raise _error(error, option, str(number), _WHOLE, text, str(broken)) from broken
+            rule = f"must be a JSON object, or a list of them: {broken}"
+            raise _error(error, option, str(number), _WHOLE, text, rule) from broken
         listed = content if isinstance(content, list) else [content]
         for position, each in enumerate(listed):
             index = f"{number}[{position}]" if isinstance(content, list) else str(number)

@@ -38,7 +38,8 @@ def pmem_inventories(values: Sequence[str]) -> tuple[ResourceInventory, ...]:
         label, _, rest = (part.strip() for part in value.partition(":"))
         names = [name.strip() for name in rest.split("|")]
         if not _LABEL.fullmatch(label) or not all(names):
-            raise _error(value, "must be LABEL:namespace[|namespace]")
+            rule = "must be LABEL:namespace[|namespace], with letters, digits and _ in the label"
+            raise _error(value, rule)
         repeated = [name for name, number in Counter(names).items() if number > 1 or name in seen]
         if repeated:
             raise _error(value, f"namespace {repeated[0]} is listed twice")

@@ -109,7 +109,7 @@ def test_namespaces_are_grouped_by_label():
         (["6GB"], "must be LABEL:namespace"),
         (["6GB:"], "must be LABEL:namespace"),
         ([":ns0"], "must be LABEL:namespace"),
-        (["6 GB:ns0"], "must be LABEL:namespace"),
+        (["6 GB:ns0"], r"must be LABEL:namespace\[|namespace\], with letters, digits and _ in the"),
         (["6GB:ns0|"], "must be LABEL:namespace"),
         (["6GB:ns0|ns0"], "namespace ns0 is listed twice"),
         (["6GB:ns0", "7GB:ns1|ns0"], "namespace ns0 is listed twice"),

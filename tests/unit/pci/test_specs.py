@@ -56,7 +56,7 @@ def test_tags_are_parsed():
     assert spec(vendor_id="10de").tags == Tags()
     assert spec().tags.physical_network is UNSET
     assert spec(physical_network=None).tags.physical_network is None
-    words = {"trusted": "True", "managed": "No", "live_migratable": "yes", "one_time_use": True}
+    words = {"trusted": "True", "managed": "No", "live_migratable": 1, "one_time_use": True}
     names = {"physical_network": "net", "resource_class": "my gpu", "traits": "my-own,custom_x"}
     assert spec(**words, **names, remote_managed="FALSE").tags == Tags(
         physical_network="net",
@@ -83,6 +83,8 @@ def test_tags_are_parsed():
         (['{"address": "*", "devname": "e"}'], "0", "devname", "cannot be combined with address"),
         (['{"devname": ""}'], "0", "devname", "not empty"),
         (['{"trusted": "perhaps"}'], "0", "trusted", "yes or no"),
+        (['{"physical_network": ""}'], "0", "physical_network", "not empty; null is a tunnelled"),
+        ([""], "0", "the document", "must be a JSON object, or a list of them: Input data was"),
         (['{"physical_network": 1}'], "0", "physical_network", "must be a string"),
         (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "1 to 248"),
     ],
