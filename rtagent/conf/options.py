@@ -164,11 +164,24 @@ def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
 
 
 def sections(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
-    """Yield the files of a parsed configuration, with their groups, options and values as text."""
+    """Yield the files of a parsed configuration, with their groups, options and values as text.
+
+    The groups have their names in lower case, as `plain` returns them.
+    """
     for file in _files(conf):
+        written: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(file), written).parse()
         groups: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(file), groups).parse()
+        for name, group in written.items():
+            same = groups.setdefault(plain(name), {})
+            for option, values in group.items():
+                same.setdefault(option, []).extend(values)
         yield file, groups
+
+
+def plain(group: str) -> str:
+    """Return the name of a group as oslo.config looks for it: ``[Compute]`` is ``[compute]``."""
+    return group if group == "DEFAULT" else group.lower()
 
 
 def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rtagent.conf.neutron import physnet_group
-from rtagent.conf.options import mistake
+from rtagent.conf.options import mistake, plain
 from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
 from rtagent.errors import ConfigError
@@ -117,10 +117,11 @@ def _networks(settings: Settings) -> Iterator[ConfigError]:
 def unlisted_networks(settings: Settings, groups: Iterable[str]) -> Iterator[ConfigError]:
     """Yield an error for each group of a physical network that is not listed.
 
-    :param groups: all groups of the files.
+    :param groups: all groups of the files, in lower case.
     """
+    listed = {plain(name) for name in settings.physnets}
     for group in sorted(groups):
         name = group.removeprefix(physnet_group(""))
-        if name != group and name not in settings.physnets:
+        if name != group and name not in listed:
             rule = f"must list {name}, because there is a group [{group}]"
             yield mistake("neutron", "physnets", ",".join(settings.neutron.physnets), rule)

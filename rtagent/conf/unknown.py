@@ -15,7 +15,7 @@ from rtagent.conf import placement
 from rtagent.conf.devices import mdev_group, mdev_options
 from rtagent.conf.libraries import LIBRARIES, Group, listed
 from rtagent.conf.neutron import physnet_group, physnet_options
-from rtagent.conf.options import mistake, sections
+from rtagent.conf.options import mistake, plain, sections
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 
@@ -29,11 +29,12 @@ def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     Those of `not_honoured` are mistakes.
     """
     errors = (error.kwargs for error in not_honoured(conf))
-    mistakes = {(error["group"], error["option"].replace("-", "_")) for error in errors}
-    known = _known(_groups(conf)) | mistakes
-    for where, option in _written(conf):
-        if option not in known:
-            yield f"{where} is not an option of the agent"
+    known = _known(_groups(conf)) | {(error["group"], error["option"]) for error in errors}
+    for where, (group, name) in _written(conf):
+        if (group, name) not in known:
+            right = name.lower().replace("-", "_")
+            meant = f": {right} is" if (group, right) in known else ""
+            yield f"{where} is not an option of the agent{meant}"
 
 
 def deprecated(conf: cfg.ConfigOpts) -> Iterator[str]:
@@ -53,14 +54,14 @@ def _written(conf: cfg.ConfigOpts) -> Iterator[tuple[str, tuple[str, str]]]:
     for file, groups in sections(conf):
         for group, options in groups.items():
             for option in options:
-                yield f"{file}: [{group}] {option}", (group, option.replace("-", "_"))
+                yield f"{file}: [{group}] {option}", (group, option)
 
 
 def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
     """Return what to do about each deprecated name, by group and name."""
     advice, current = dict[tuple[str, str], str](), set[tuple[str, str]]()
     for group, options in groups:
-        name = str(group or "DEFAULT")
+        name = plain(str(group or "DEFAULT"))
         for option in options:
             if option.deprecated_for_removal:
                 reason = " ".join((option.deprecated_reason or "").split())
@@ -68,7 +69,7 @@ def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
             else:
                 current.add((name, option.dest))
             for old in option.deprecated_opts:
-                old_name = (str(old.group or name), (old.name or option.dest).replace("-", "_"))
+                old_name = (plain(str(old.group or name)), old.name or option.dest)
                 advice.setdefault(old_name, f": use [{name}] {option.dest}")
     return {name: text for name, text in advice.items() if name not in current}
 
@@ -85,7 +86,7 @@ def _named(conf: cfg.ConfigOpts) -> Iterator[Group]:
 
 def _known(groups: Iterable[Group]) -> frozenset[tuple[str, str]]:
     return frozenset(
-        (str(where or group or "DEFAULT"), name)
+        (plain(str(where or group or "DEFAULT")), name)
         for group, options in groups
         for option in options
         for where, name in _names(option)
@@ -189,7 +190,7 @@ def not_honoured(conf: cfg.ConfigOpts) -> Iterator[ConfigError]:
     for _, groups in sections(conf):
         for group, options in groups.items():
             for name, values in options.items():
-                if entry := nova.get((group, name.replace("-", "_"))):
+                if entry := nova.get((group, name)):
                     earlier = written.get(entry, ("", list[str]()))[1] if entry.repeated else []
                     written[entry] = name, [*earlier, *map(str.strip, values)]
     for entry, (name, values) in written.items():

@@ -11,7 +11,7 @@ from tests.support.configurations import parsed
 NOVA = """
 [DEFAULT]
 compute_driver = libvirt.LibvirtDriver
-vcpu-pin-set = 1-3
+vcpu_pin_set = 1-3
 reserved_host_memory_mb = 512
 [libvirt]
 virt_type = kvm
@@ -19,7 +19,7 @@ images_type = rbd
 cpu_mode = custom
 swtpm_enabled = false
 supported_tpm_secret_security = user, host
-[workarounds]
+[WorkArounds]
 reserve_disk_resource_for_image_cache = true
 [filter_scheduler]
 available_filters = nova.scheduler.filters.all_filters
@@ -34,7 +34,7 @@ def found(directory, text):
 
 def test_options_that_would_be_ignored_are_mistakes(tmp_path):
     assert found(tmp_path, NOVA) == [
-        "DEFAULT.vcpu-pin-set",
+        "DEFAULT.vcpu_pin_set",
         "libvirt.images_type",
         "libvirt.cpu_mode",
         "libvirt.swtpm_enabled",

