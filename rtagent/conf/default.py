@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_utils import netutils
 
 from rtagent.conf.options import Group, mutable, option
-from rtagent.conf.types import HugePages, ReservedPages
+from rtagent.conf.types import HugePages, Items, MonitorName, ReservedPages
 
 #: The largest allocation ratio; also the largest one in a caller's limits.
 MAX_RATIO = 1_000_000
@@ -101,6 +101,9 @@ class Default(Group, frozen=True, kw_only=True):
         * ``numa.membw``: the memory bandwidth of the host and of each NUMA cell, in MB/s
           (``numa.membw.current`` and ``numa.membw.max``), where Linux's resctrl counts it
 
+        A name without a type is one of the type ``cpu``, and the names may begin with
+        ``nova.compute.monitors.``, as in Nova.
+
         Other packages add monitors as entry points of ``rtagent.compute.monitors``.
     :ivar reserved_host_memory_mb: The memory that is reserved for the host, in MB.
     :ivar reserved_host_disk_mb: The disk space that is reserved for the host, in MB.
@@ -132,7 +135,7 @@ class Default(Group, frozen=True, kw_only=True):
     report_interval: int = mutable(default=10, min=1)
     service_down_time: int = mutable(default=60, min=2)
     default_availability_zone: str = mutable(default="nova")
-    compute_monitors: Sequence[str] = mutable(default=[])
+    compute_monitors: Sequence[str] = mutable(default=[], type=Items(MonitorName()))
     reserved_host_memory_mb: int = mutable(default=512, min=0)
     reserved_host_disk_mb: int = mutable(default=0, min=0)
     reserved_host_cpus: int = mutable(default=0, min=0)

@@ -32,7 +32,8 @@ class MdevOptions(Group, frozen=True, kw_only=True):
         0000:85:00.0``. A device can have only one type.
     :ivar mdev_class:
         The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
-        letters, digits and underscores.
+        letters, digits and underscores. Nova gives the class ``VGPU`` to the devices of a type
+        without ``device_addresses``, whatever this option says.
     :ivar max_instances:
         The maximum number of devices of this type on one physical device, all of its virtual
         functions included; at least 1. Unset: as many as they support. Nova applies the number to

@@ -29,7 +29,7 @@ class Pci(Group, frozen=True, kw_only=True):
         * ``physical_network``: the physical network of a network card; ``null`` for tunnelled
           networks
         * ``trusted``: a port may request this virtual function as a trusted one (yes or no;
-          default: no)
+          default: no). In Nova, of the words for yes only ``true`` counts here.
         * ``remote_managed``: the virtual function belongs to a SmartNIC with its own control plane
           (default: no). A virtual function whose card has no serial number is not available to
           guests. Not for physical functions: an object with ``devname`` or one ``address`` needs
@@ -45,6 +45,8 @@ class Pci(Group, frozen=True, kw_only=True):
         * ``traits``, separated by commas: of the provider in Placement. A standard trait in upper
           case, or any other name, which becomes ``CUSTOM_*`` in the same way. A blank is part of a
           name, as in Nova.
+
+        Another key is a mistake: misspelt, it would select other devices. Nova keeps it as a tag.
 
         ::
 

@@ -76,6 +76,16 @@ class StandardTrait(types.String):
         return ", ".join(f"{prefix}*" for prefix in self._prefixes)
 
 
+class MonitorName(types.String):
+    """A monitor as ``TYPE.NAME``. As in Nova, the type ``cpu`` and the path of Nova's modules need
+    not be written.
+    """
+
+    def __call__(self, value: Any) -> str:
+        name = str(super().__call__(value)).removeprefix("nova.compute.monitors.")
+        return name if "." in name else f"cpu.{name}"
+
+
 class ReservedPages(Value, frozen=True, kw_only=True):
     """Pages of one size in one cell that are reserved for the host.
 

@@ -35,6 +35,12 @@ def test_groups_of_networks_are_found_in_any_case_as_in_nova(tmp_path):
     assert settings(tmp_path, text).physnets == {"Physnet1": (0,)}
 
 
+def test_monitors_have_the_names_that_nova_allows(tmp_path):
+    names = "virt_driver, cpu.virt_driver, nova.compute.monitors.cpu.virt_driver, numa.membw"
+    read = settings(tmp_path, f"[DEFAULT]\ncompute_monitors = {names}\n")
+    assert read.default.compute_monitors == (*["cpu.virt_driver"] * 3, "numa.membw")
+
+
 def test_default_of_each_option_has_the_type_of_its_field():
     for group in groups().values():
         msgspec.convert(msgspec.structs.asdict(group()), group)
