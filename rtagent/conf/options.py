@@ -122,7 +122,7 @@ def values(
         name = opt.dest
         try:
             read[name] = frozen(holder[name])
-        except (ValueError, cfg.Error) as exc:
+        except (ValueError, cfg.Error, RecursionError) as exc:
             note(mistakes, mistake(group, name, written(conf, group, opt), rule(exc)))
             read[name] = frozen(opt.default)
         if read[name] is None and opt.default is not None:
@@ -145,21 +145,29 @@ def note(mistakes: Mistakes, error: ConfigError) -> None:
 def rule(unread: Exception) -> str:
     """Return the violated rule, in the words of the option's type.
 
-    oslo.config wraps that error in one that names files and lines.
+    oslo.config wraps that error in one that names files and lines. A $reference of an option to
+    itself, also by way of another one, has none.
     """
+    causes = (unread, unread.__context__)
+    if any(isinstance(cause, RecursionError) for cause in causes):
+        return "refers to itself"
     return str(unread.__context__ or unread)
 
 
 def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
-    """Return the text that the operator wrote for an option, before its type interprets it."""
+    """Return the text that the operator wrote for an option, before its type interprets it; else
+    its default, which may refer to an unreadable option.
+    """
     plain, holder = cfg.ConfigOpts(), section(group)
     as_text = cfg.MultiStrOpt if option.multi else cfg.StrOpt
     plain.register_opt(as_text(option.dest), holder)
     plain([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
     try:
         text = (plain[holder] if holder else plain)[option.dest]
-    except cfg.Error:  # a $reference to an option that does not exist
+    except (cfg.Error, RecursionError):  # a $reference to an absent option, or to itself
         return "(unresolved)"
+    if text is None:
+        return str(option.default)
     return "; ".join(text) if option.multi else str(text)
 
 

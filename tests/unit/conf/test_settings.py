@@ -121,6 +121,7 @@ NO_DEVNAME = f"[pci] device_spec 0: devname = enp32s0: {REPORTED}"
         (SIMULATED, f"{POWER}: cannot be used with a simulated host"),
         (f"{WINDOW}; {TERMS}", f"[rpc] signature_window = 61.0: {HALF}"),
         ("[DEFAULT] lock_path = $no/run", f"[DEFAULT] lock_path = {UNRESOLVED}"),
+        ("[DEFAULT] lock_path = $lock_path/run", "[DEFAULT] lock_path = (unresolved): refers to"),
         ("[devices] enabled_mdev_types = $no", f"[devices] enabled_mdev_types = {UNRESOLVED}"),
         (f"{CPUS}; {SHARED} = 0-3", f"{CPUS}: cannot be combined with {SHARED}"),
         (TWICE, f"{PAGES}: reserves pages of 2048 KiB in cell 0 twice"),
@@ -147,6 +148,12 @@ def test_the_scheduler_has_options_of_other_groups(tmp_path):
     options = settings(tmp_path, text).scheduler_options
     assert (options.max_attempts, options.service_down_time) == (1, 90)
     assert (options.pci_in_placement, list(options.aliases)) == (True, ["gpu"])
+
+
+def test_an_option_that_refers_to_itself_makes_those_that_refer_to_it_mistakes(tmp_path):
+    first, second, *_ = mistakes(tmp_path, "[DEFAULT]\nstate_path = $instances_path\n")
+    assert first == "[DEFAULT] state_path = (unresolved): refers to itself"
+    assert second == "[DEFAULT] instances_path = $state_path/instances: refers to itself"
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path):
