@@ -201,7 +201,7 @@ class Settings(Value, frozen=True, kw_only=True):
     def doubts(self) -> list[str]:
         """Return a sentence for each setting that is valid but probably not intended."""
         _, problems = self._mdev_types()
-        doubts = [*problems, *self._name_doubts()]
+        doubts = [*problems, *self._name_doubts(), *self._alias_doubts()]
         return [
             *(f"{doubt.item}: {doubt.message}" for doubt in doubts),
             *self.provider_files.doubts,
@@ -216,6 +216,17 @@ class Settings(Value, frozen=True, kw_only=True):
             names = {name for each in holders for name in (*each.traits, each.resource_class or "")}
             for doubt in filter(None, map(name_doubt, sorted(names))):
                 yield Problem(item=f"[pci] {option}", message=doubt)
+
+    def _alias_doubts(self) -> Iterator[Problem]:
+        """Doubt aliases whose devices the scheduler cannot request from Placement."""
+        for name, alias in self.pci_policy.aliases.items():
+            if self.filter_scheduler.pci_in_placement and len(alias.alternatives) > 1:
+                message = (
+                    f"{name} has several alternatives, so with [filter_scheduler] pci_in_placement"
+                    " the scheduler refuses all requests for it. Give the devices of all"
+                    " alternatives one resource_class in device_spec, and name that in one alias"
+                )
+                yield Problem(item="[pci] alias", message=message)
 
 
 @cache

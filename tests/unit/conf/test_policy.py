@@ -143,6 +143,12 @@ def test_mdev_types_without_device_addresses_are_doubted(tmp_path):
     assert settings(tmp_path, NOVA).doubts() == []
 
 
+def test_alternatives_that_placement_cannot_be_asked_for_are_doubted(tmp_path):
+    text = f"[filter_scheduler]\npci_in_placement = true\n{NOVA}"
+    (doubt,) = settings(tmp_path, text).doubts()
+    assert doubt.startswith("[pci] alias: vf has several alternatives, so with [filter_scheduler] ")
+
+
 def test_names_that_look_like_others_are_doubted(tmp_path):
     text = (
         "[pci]\n"
