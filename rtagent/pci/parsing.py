@@ -25,6 +25,9 @@ _NAME_LENGTH = 255
 _RESOURCE_CLASSES = frozenset(os_resource_classes.STANDARDS)
 _TRAITS = frozenset(os_traits.get_traits())
 
+#: What regular expressions and JSON raise that repeat or nest too much.
+_TOO_LARGE = (OverflowError, RecursionError)
+
 #: The key of errors that concern a whole document.
 _WHOLE = "the document"
 _decode = msgspec.json.Decoder().decode
@@ -185,7 +188,7 @@ class OptionDocument(Value, frozen=True, kw_only=True):
             return default
         try:
             return parse(self.content[key])
-        except (InvalidValue, BadAddress) as error:
+        except (InvalidValue, BadAddress, *_TOO_LARGE) as error:
             raise self.invalid(key, str(error)) from error
 
 
@@ -200,7 +203,7 @@ def option_documents(
     for number, text in enumerate(values):
         try:
             content = _decode(text)
-        except msgspec.DecodeError as broken:
+        except (msgspec.DecodeError, *_TOO_LARGE) as broken:
             rule = f"must be a JSON object, or a list of them: {broken}"
             raise _error(error, option, str(number), _WHOLE, text, rule) from broken
         listed = content if isinstance(content, list) else [content]

@@ -84,6 +84,13 @@ def test_tags_are_parsed():
         (['{"devname": ""}'], "0", "devname", "not empty"),
         (['{"trusted": "perhaps"}'], "0", "trusted", "yes or no"),
         (['{"physical_network": ""}'], "0", "physical_network", "not empty; null is a tunnelled"),
+        (
+            ['{"address": {"bus": "a{99999999999}"}}'],
+            "0",
+            "address",
+            "the repetition number is too",
+        ),
+        (["[" * 100_000], "0", "the document", "must be a JSON object, or a list of them: maximum"),
         ([""], "0", "the document", "must be a JSON object, or a list of them: Input data was"),
         (['{"physical_network": 1}'], "0", "physical_network", "must be a string"),
         (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "1 to 248"),
