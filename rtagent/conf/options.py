@@ -151,7 +151,8 @@ def rule(unread: Exception) -> str:
     causes = (unread, unread.__context__)
     if any(isinstance(cause, RecursionError) for cause in causes):
         return "refers to itself"
-    return str(unread.__context__ or unread)
+    # oslo.config rounds a bound to six digits.
+    return str(unread.__context__ or unread).replace(f"{MAX_INT:g}", str(MAX_INT))
 
 
 def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:

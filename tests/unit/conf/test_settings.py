@@ -64,7 +64,10 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
         ("[rpc] max_call_rate = nan", "'nan' is not a finite number"),
         ("[scheduler] report_jitter = nan", "'nan' is not a finite number"),
         ("[conductor] takeover_time = inf", "'inf' is not a finite number"),
-        ("[DEFAULT] reserved_host_memory_mb = 2147483648", "Should be less than or equal to"),
+        (
+            "[DEFAULT] reserved_host_memory_mb = 2147483648",
+            "Should be less than or equal to 2147483647",
+        ),
         ("[DEFAULT] report_interval = ", "must have a value; without the option it is 10"),
         ("[DEFAULT] reserved_host_memory_mb = ", "must have a value; without the option it is 512"),
         ("[scheduler] start_grace = ", "must have a value; without the option it is 30.0"),
