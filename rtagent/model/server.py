@@ -105,6 +105,8 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     :ivar ignore_hosts: never selected. :ivar force_hosts: only these, without filters.
     :ivar force_nodes: hypervisor host names; as `force_hosts`.
     :ivar requested_resources: of ports and other services.
+    :ivar same_subtree: requester ids; the providers of the groups of each element are in one
+        subtree, whose root is one of them.
     :ivar required_traits: traits that the root provider needs, besides those of the flavor.
     :ivar limits: passed on to the claim where the scheduler has none of its own.
     :ivar consumer_generation: the generation in Placement that the instance must have for its
@@ -122,6 +124,7 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     pci_requests: Items[request.PciRequest] = ()
     extra_resource: request.ExtraResource = {}
     requested_resources: Items[RequestGroup] = ()
+    same_subtree: Items[Items[Suffix]] = ()
     required_traits: Items[ResourceName] = ()
     forbidden_traits: Items[ResourceName] = ()
     ignore_hosts: Members[Name] = ()

@@ -49,9 +49,7 @@ def member_of(
     known, destination = tuple(aggregates), spec.requested_destination or Destination()
     for each in destination.aggregates:
         yield MEMBER_OF, _any_of(each.split(","))
-    if options.query_placement_for_availability_zone and spec.availability_zone:
-        zone = (each.uuid for each in known if each.availability_zone == spec.availability_zone)
-        yield from _required(zone)
+    yield from _required(_zone_of(spec, options, known))
     if options.limit_tenants_to_placement_aggregate:
         yield from _required(_reserved(spec, options, known))
     forbidden = list(destination.forbidden_aggregates)
@@ -59,6 +57,14 @@ def member_of(
         forbidden += (each.uuid for each in known if not _required_by(each) <= required_traits)
     if forbidden:
         yield MEMBER_OF, f"!{_any_of(forbidden)}"
+
+
+def _zone_of(
+    spec: RequestSpec, options: SchedulerOptions, aggregates: Iterable[Aggregate]
+) -> Iterator[str]:
+    """Yield the aggregates of the requested zone, if Placement judges it."""
+    if options.query_placement_for_availability_zone and (zone := spec.availability_zone):
+        yield from (each.uuid for each in aggregates if each.availability_zone == zone)
 
 
 def _required(uuids: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -151,29 +157,35 @@ def candidates_query(
     """
     required = requirements.from_request(template.build, Policy(), lambda *_: ())
     groups = [*_groups(spec, required, options)]
-    if in_tree is not None:
+    if in_tree is not None and groups[0].in_tree is None:
         groups[0] = replace(groups[0], in_tree=in_tree)
     granular = [each for each in groups if each.suffix and each.resources]
     policy = Property(GROUP_POLICY, spec.flavor.extra_specs.get(GROUP_POLICY, "none"))
     needed = required_traits(spec)
-    limited = in_tree is not None or not _names_hosts(spec)
+    known = tuple(aggregates)
+    limited = in_tree is not None or not _names_hosts(spec, options, known)
     return (
         *(parameter for each in groups for parameter in each.parameters()),
         *(((GROUP_POLICY, policy.one_of(GROUP_POLICIES)),) if granular else ()),
-        *member_of(spec, options, aggregates, needed.union(*(group.required for group in groups))),
+        *(("same_subtree", ",".join(map(_suffix, ids))) for ids in spec.same_subtree),
+        *member_of(spec, options, known, needed.union(*(group.required for group in groups))),
         ("root_required", _traits(*_root_traits(spec, needed, options))),
         *((("limit", str(options.max_placement_results)),) if limited else ()),
     )
 
 
-def _names_hosts(spec: RequestSpec) -> bool:
-    """Return whether few hosts may be right, which a limit could leave out: those of instances, or
-    those that the request names.
+def _names_hosts(
+    spec: RequestSpec, options: SchedulerOptions, aggregates: Sequence[Aggregate]
+) -> bool:
+    """Return whether few hosts may be right, which a limit could leave out: those of instances,
+    those that the request names, or those of a zone that is not in the query, as the default one.
     """
     destination = spec.requested_destination or Destination()
     hints = spec.hint("same_host") or spec.hint("different_host")
     forced = spec.force_hosts or spec.force_nodes or destination.host or destination.node
-    return bool(hints or forced or spec.instance_group)
+    zones = spec.availability_zone and any(each.availability_zone for each in aggregates)
+    zone = zones and not any(_zone_of(spec, options, aggregates))
+    return bool(hints or forced or zone or spec.instance_group)
 
 
 def _groups(
@@ -198,7 +210,7 @@ def _groups(
     yield from own.values()
     for group in spec.requested_resources:
         yield _Group(
-            suffix=f"_{group.requester_id}",
+            suffix=_suffix(group.requester_id),
             resources=group.resources,
             required=frozenset(group.required_traits),
             forbidden=frozenset(group.forbidden_traits),
@@ -209,6 +221,10 @@ def _groups(
         yield _Group(suffix=ENCRYPTION, resources={RESOURCE_CLASS: 1}, required=traits)
     if options.pci_in_placement:
         yield from _device_groups(spec, required, options)
+
+
+def _suffix(requester_id: str) -> str:
+    return f"_{requester_id}"
 
 
 def _flavor_groups(flavor: Flavor) -> Iterator[_Group]:

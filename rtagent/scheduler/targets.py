@@ -49,7 +49,8 @@ def checks(request: Request, options: FilterOptions) -> list[NamedCheck]:
 
 def only_named(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:
     """Return the node that the request's destination or its forced names mean, if it is one; None:
-    there are none, or several.
+    there are none or several, or it uses the disk of another tree, which a query of its own tree
+    leaves out.
     """
     named = [_destination(spec.requested_destination)]
     if named == [None]:
@@ -60,8 +61,10 @@ def only_named(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:
     checks = [check for check in named if check is not None]
     if not checks:
         return None
-    found = [host.uuid for host in hosts if not any(check(host) for check in checks)]
-    return found[0] if len(found) == 1 else None
+    found = [host for host in hosts if not any(check(host) for check in checks)]
+    if len(found) != 1 or found[0].replica.policy.placement.disk_provider is not None:
+        return None
+    return found[0].uuid
 
 
 def unmatched(spec: RequestSpec, hosts: Iterable[HostState]) -> tuple[str, ...]:

@@ -122,6 +122,17 @@ def test_requested_resources_are_groups():
     assert found["group_policy"] == "none"
 
 
+def test_groups_of_a_port_are_in_one_subtree():
+    port = [RequestGroup(requester_id=name, resources={"CUSTOM_X": 1}) for name in ("bw", "rate")]
+    found = query(spec(requested_resources=port, same_subtree=(("bw", "rate"), ("rate",))))
+    assert found["same_subtree"] == ["_bw,_rate", "_rate"]
+
+
+def test_the_tree_of_the_flavor_stays_if_a_host_is_named():
+    found = query(spec(extra_specs={"in_tree": uid(9)}), in_tree=uid(5))
+    assert found["in_tree"] == uid(9)
+
+
 def test_a_context_of_encrypted_memory_has_a_group_with_the_models_trait():
     image = ImageRequest(properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"})
     found = query(spec(extra_specs={"hw:mem_encryption": "true"}, image=image))
@@ -221,6 +232,18 @@ def test_isolated_aggregates_are_for_requests_with_their_traits():
 def test_a_limit_does_not_leave_out_the_hosts_of_instances_or_those_that_are_named(fields):
     assert "limit" not in query(spec(**fields))
     assert query(spec(**fields), in_tree=uid(5))["limit"] == "1000"
+
+
+@pytest.mark.parametrize(
+    ("zone", "asked", "limit"),
+    [("nova", True, None), ("az1", False, None), ("az1", True, "1000"), (None, True, "1000")],
+)
+def test_a_limit_does_not_leave_out_the_hosts_of_a_zone_that_is_not_in_the_query(
+    zone, asked, limit
+):
+    wanted, option = spec(availability_zone=zone), {"query_placement_for_availability_zone": asked}
+    assert query(wanted, ZONE, **option).get("limit") == limit
+    assert query(wanted, TENANT, **option)["limit"] == "1000", "no host has a zone"
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,20 @@ def test_hosts_that_placement_judges_are_queried_together(change):
     assert fleet.queried == [ALL]
 
 
+def test_a_named_host_with_the_disk_of_another_tree_is_queried_with_all_trees():
+    fleet = Fleet(2)
+    policy = fleet.hosts.states[fleet.uuids[1]].replica.policy
+    shared = replace(policy, placement=replace(policy.placement, disk_provider=uid()))
+    state = fleet.hosts.states[fleet.uuids[1]].replica
+    fleet.change(1, replica=replace(state, policy=shared))
+    # The volume needs no disk, so that the candidate is of the host alone.
+    assert fleet.select(spec(1, 512, 0, requested_destination=Destination(host="cn1"))) == [1]
+    assert fleet.queried == [ALL]
+    assert "limit" not in dict(fleet.queries[0])
+    assert fleet.select(spec(force_hosts=("cn0",))) == [0]
+    assert fleet.queried == [ALL, 0]
+
+
 def test_hosts_of_a_group_are_queried_one_by_one():
     fleet = Fleet()
     assert fleet.select(spec(instance_group=group("anti-affinity"))) == [0]
