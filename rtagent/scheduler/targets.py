@@ -10,7 +10,7 @@ from itertools import chain, islice
 from msgspec.structs import replace
 
 from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION
+from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, OUTGOING
 from rtagent.model.server import Destination, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.filter import Check, Rejection, Request
@@ -95,13 +95,21 @@ def following(request: Request, instance_uuid: str, selected: str) -> Request:
 
 def member_hosts(request: Request, hosts: Iterable[HostState]) -> frozenset[str]:
     """Return the hosts that have other members of the request's affinity group, if the request
-    names none: those of assumed claims, too.
+    names none: those of assumed claims, too, but not those that a member has left, and where its
+    claim stays until its move is confirmed.
     """
     group = request.spec.instance_group
     if group is None or group.policy != "affinity" or group.hosts:
         return frozenset()
     members = frozenset(group.members) - {request.instance_uuid}
-    return frozenset(each.host for each in hosts if not members.isdisjoint(each.instance_uuids))
+    return frozenset(host.host for host in hosts if _has_member(host, members))
+
+
+def _has_member(host: HostState, members: frozenset[str]) -> bool:
+    present = members & host.instance_uuids
+    return not present.isdisjoint(host.instances_here) or any(
+        claim.state != OUTGOING for uuid in present for claim in host.instances[uuid].claims
+    )
 
 
 def joining(request: Request, hosts: Iterable[str]) -> Request:

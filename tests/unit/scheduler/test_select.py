@@ -5,11 +5,13 @@ from msgspec.structs import replace
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidFlavor, InvalidRequest
+from rtagent.model.host_report import InstanceInfo
 from rtagent.model.server import InstanceGroup, RequestSpec
 from rtagent.scheduler.claim_template import NO_OWNER
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.replica import OTHERS, SHARED
+from tests.support.claims import pinned_claim
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec
@@ -184,5 +186,16 @@ class MemberMeanwhile(HostsInMemory):
 def test_concurrent_builds_of_an_affinity_group_end_on_one_host(filters, expected):
     member = uid()
     chooser = scheduler(MemberMeanwhile(member), filters=filters)
+    [found] = chooser.select_destinations(in_group("affinity", member), [uid()])
+    assert found.selected.host == expected
+
+
+@pytest.mark.parametrize(("state", "expected"), [("outgoing", "cn1"), ("incoming", "cn2")])
+def test_an_affinity_group_is_not_where_a_member_has_left_a_claim(state, expected):
+    member = uid()
+    claim = replace(pinned_claim(owner=member), state=state)
+    moving = InstanceInfo(uuid=member, here=False, claims=(claim,))
+    sides = [host_state("cn1", SMALL, instances=[member]), host_state("cn2", instances=[moving])]
+    chooser = scheduler(HostsInMemory([*sides, host_state("cn3")]), filters=GROUP_FILTERS)
     [found] = chooser.select_destinations(in_group("affinity", member), [uid()])
     assert found.selected.host == expected
