@@ -27,6 +27,7 @@ from rtagent.model.server import (
     BUILDING,
     DELETED,
     Destination,
+    InstanceGroup,
     Purpose,
     RequestSpec,
     Server,
@@ -300,22 +301,34 @@ class Conductor:
     ) -> RequestSpec:
         """Return the request for a host to move a server to.
 
-        A host from which the server was evacuated is ignored until it is cleared: clearing it would
-        remove the guest. So it is if a server of this uuid was deleted since.
+        A host from which the server, or a deleted one of its uuid, was evacuated is ignored until
+        it is cleared: clearing it would remove the guest. A host or node that the build's request
+        names counts for the build alone.
         """
-        unfinished = self.unfinished(server.uuid)
-        sources = (progress_of(each.progress).source for each in unfinished)
+        sources = (progress_of(each.progress).source for each in self.unfinished(server.uuid))
         evacuated = (source.host for source in sources if source is not None)
-        spec = server.spec
-        destination = spec.requested_destination
-        if host is not None:
-            destination = replace(destination or Destination(), host=host)
+        spec, destination = server.spec, server.spec.requested_destination
+        if purpose != "build":
+            destination = replace(destination or Destination(), host=host, node=None)
         return replace(
             spec,
             purpose=purpose,
             ignore_hosts=tuple(dict.fromkeys((*spec.ignore_hosts, *ignored, *evacuated))),
             requested_destination=destination,
+            instance_group=self._group(server, purpose),
         )
+
+    def _group(self, server: Server, purpose: Purpose) -> InstanceGroup | None:
+        """Return the server group, with the servers that have joined it since the request."""
+        if (group := server.spec.instance_group) is None:
+            return None
+        others = self.servers() if group.uuid else ()
+        groups = ((other.uuid, other.spec.instance_group) for other in others)
+        joined = (uuid for uuid, other in groups if other and other.uuid == group.uuid)
+        members = tuple(dict.fromkeys((*group.members, *joined)))
+        # Where they were at the build may be wrong. The scheduler knows where they are.
+        moves = purpose != "build" and set(members) - {server.uuid}
+        return replace(group, members=members, hosts=() if moves else group.hosts)
 
     def _check_state(self, kind: str, server: Server) -> None:
         allowed = STATES.get(kind)
@@ -346,15 +359,8 @@ class Conductor:
         return ServerConflict(server_uuid=server_uuid, kind=kind, why=why)
 
     def _work(self, operation: ServerOperation, server: Server) -> Server | None:
-        run = Run(
-            operation,
-            server,
-            self._outside,
-            self._options,
-            self._patience(),
-            self._store,
-            self._clock,
-        )
+        ports = (self._outside, self._options, self._patience(), self._store, self._clock)
+        run = Run(operation, server, *ports)
         engine = Engine(TABLES[operation.kind], run, self._clock, self._listener)
         beat = partial(self._store.beat, operation)
         interval = self._options.takeover_time / 5

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from rtagent.conductor.errors import OperationFailed, OperationInterrupted, ServerConflict
 from rtagent.errors import AgentUnreachable, TooManyRequests
 from rtagent.model.request import Flavor
+from rtagent.model.server import Destination, InstanceGroup
 from tests.support.cloud import LARGE, SMALL, Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
@@ -225,6 +226,40 @@ def test_a_server_is_shelved_and_unshelved(cloud, server):
     assert cloud.scheduler.specs[-1].requested_destination.host == "h2"
     assert (back.vm_state, back.spec.requested_destination) == ("active", None)
     cloud.check()
+
+
+@pytest.mark.parametrize("move", ["cold_migrate", "live_migrate", "evacuate"])
+@pytest.mark.parametrize("host", [None, "h2"])
+def test_a_server_that_was_built_on_a_named_host_can_move(cloud, move, host):
+    conductor, zone = cloud.conductor(), (uid(5),)
+    named = Destination(host="h0", node="h0.example", aggregates=zone)
+    built = conductor.build(spec(requested_destination=named))
+    assert cloud.scheduler.specs[-1].requested_destination == named
+    if move == "evacuate":
+        cloud.switch_off("h0")
+    moved = getattr(conductor, move)(built.uuid, host)
+    assert moved.place.host == (host or "h1")
+    asked = cloud.scheduler.specs[-1].requested_destination
+    assert asked == Destination(host=host, aggregates=zone)
+
+
+def test_a_move_knows_the_servers_that_joined_the_group_and_not_where_they_were(cloud):
+    conductor, other = cloud.conductor(), uid()
+    group = InstanceGroup(uuid=uid(), policy="affinity", members=(other,), hosts=("h0",))
+    first, second, _ = (conductor.build(spec(instance_group=each)) for each in (group, group, None))
+    assert cloud.scheduler.specs[1].instance_group.members == (other, first.uuid)
+    assert cloud.scheduler.specs[1].instance_group.hosts == ("h0",)
+    moved = conductor.live_migrate(first.uuid)
+    asked = cloud.scheduler.specs[-1].instance_group
+    assert asked == replace(group, members=(other, first.uuid, second.uuid), hosts=())
+    assert moved.spec.instance_group == group
+
+
+def test_a_group_whose_members_are_not_named_stays_on_its_hosts(cloud):
+    group = InstanceGroup(policy="affinity", hosts=("h0", "h1"))
+    built = cloud.conductor().build(spec(instance_group=group))
+    cloud.conductor().live_migrate(built.uuid)
+    assert cloud.scheduler.specs[-1].instance_group == group
 
 
 def test_an_operation_that_the_state_does_not_allow_is_refused(cloud, server):
