@@ -26,9 +26,8 @@ from rtagent.scheduler.fits import ReplicaFor, RequirementsOf
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.placement_request import ENCRYPTION, MEMBER_OF, candidates_query
 from rtagent.scheduler.scheduling_call import ENABLED, PLAIN, Parts
+from rtagent.scheduler.targets import AGENT, granting_none
 
-#: What refuses instead of a filter: the agent itself grants no claims.
-AGENT = "agent"
 _OUTSIDE = Rejection("the host is not in the aggregates in which candidates are searched")
 #: The time of the builds. It decides nothing.
 _TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -54,8 +53,8 @@ def fleet_hosts(
     refusals = {refusal.uuid: refusal for refusal in reversed(filtered.refusals)}
     for host in hosts:
         refusal = refusals.get(host.uuid)
-        if refusal is None and (closed := _closed(host)) is not None:
-            refusal = refusal_of(host, closed, AGENT)
+        if refusal is None and (refused := granting_none(host)) is not None:
+            refusal = refusal_of(host, refused, AGENT)
         if refusal is None and _not_member(host, member_of):
             refusal = refusal_of(host, _OUTSIDE, PLACEMENT)
         yield JudgedHost(
@@ -68,13 +67,6 @@ def fleet_hosts(
             instances=host.instances,
             own_state=_own_state(host, replica_for),
         )
-
-
-def _closed(host: HostState) -> Rejection | None:
-    """Return why the agent grants no claims, also if no filter refuses the host for it."""
-    if host.service.draining is not None:
-        return Rejection("it is being drained")
-    return None if host.up else Rejection(f"it grants no claims: {host.why_not}")
 
 
 def _own_state(host: HostState, replica_for: ReplicaFor) -> Callable[[NodeState, str], NodeState]:

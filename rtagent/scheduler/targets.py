@@ -17,6 +17,8 @@ from rtagent.scheduler.filter import Check, Rejection, Request
 from rtagent.scheduler.filtered import NamedCheck
 from rtagent.scheduler.host_state import HostState
 
+#: What refuses instead of a filter: the agent itself grants no claims.
+AGENT = "agent"
 #: How many names that no host has are reported.
 MAX_UNMATCHED = 3
 #: The moves that end on another host. A resize may stay on the instance's own.
@@ -37,6 +39,7 @@ def checks(request: Request, options: FilterOptions) -> list[NamedCheck]:
         ("ignore_hosts", _ignored(spec.ignore_hosts)),
         ("force_hosts", _forced("force_hosts", spec.force_hosts, _host)),
         ("force_nodes", _forced("force_nodes", spec.force_nodes, _node)),
+        (AGENT, granting_none if skips_filters(spec) else None),  # else ComputeFilter does
         (ZONE, _zone(spec.availability_zone, options.default_availability_zone)),
     ]
     if not request.placement:  # else Placement has left out the other hosts
@@ -45,6 +48,13 @@ def checks(request: Request, options: FilterOptions) -> list[NamedCheck]:
             ("forbidden_aggregates", _forbidden(spec.requested_destination)),
         ]
     return [(name, check) for name, check in found if check is not None]
+
+
+def granting_none(host: HostState) -> Rejection | None:
+    """Return why the agent grants no claims, also if no filter refuses the host for it."""
+    if host.service.draining is not None:
+        return Rejection("it is being drained")
+    return None if host.up else Rejection(f"it grants no claims: {host.why_not}")
 
 
 def only_named(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:

@@ -78,6 +78,19 @@ def test_a_move_away_never_ends_on_the_host_that_the_instance_is_on(purpose):
     assert len(FILTERS.get_filtered_hosts(hosts, resized).hosts) == 2
 
 
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"service": ServiceState(draining="")}, "it is being drained"),
+        ({"up": False, "why_not": "the first audit"}, "it grants no claims: the first audit"),
+    ],
+)
+def test_a_host_is_not_forced_whose_agent_grants_no_claims(fields, why):
+    forced = scheduler_request(force_hosts=("cn1",))
+    found = FILTERS.get_filtered_hosts([host_state("cn1", **fields)], forced)
+    assert [(each.filter, each.rejection.message) for each in found.refusals] == [("agent", why)]
+
+
 def test_a_requested_destination_does_not_skip_the_filters():
     destination = Destination(host="cn4")
     assert _names(requested_destination=destination) == []
