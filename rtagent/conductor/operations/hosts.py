@@ -20,6 +20,9 @@ from rtagent.model.claim import EVACUATION
 from rtagent.model.server import Place, RequestSpec, Selections, ServerOperation
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 
+#: The policies of server groups that a host must not break.
+STRICT = ("affinity", "anti-affinity")
+
 
 def owe(run: Run, table: Table, name: str, **fields: Any) -> None:
     """Record an operation at another host with the next step. It is made when its host answers.
@@ -88,7 +91,9 @@ def _select(run: Run) -> bool:
         generation, found = _ask(run, spec)
     # In an evacuation the allocation at the source is kept until the guest has arrived.
     kept = run.allocations is not None and spec.purpose == EVACUATION
-    run.learn(selection=found.selected, alternates=() if kept else found.alternates)
+    # Others of the server group may have got an alternate since. The scheduler knows that.
+    strict = spec.instance_group is not None and spec.instance_group.policy in STRICT
+    run.learn(selection=found.selected, alternates=() if kept or strict else found.alternates)
     return generation is not None and generation >= run.floor
 
 

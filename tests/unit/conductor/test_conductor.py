@@ -23,6 +23,7 @@ from rtagent.errors import (
     TrackerBusy,
 )
 from rtagent.model.request import Flavor
+from rtagent.model.server import InstanceGroup
 from tests.support.cloud import Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
@@ -92,6 +93,19 @@ def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):
     assert server.place.host == "h2"
     assert [each.ignore_hosts for each in cloud.scheduler.specs[1:]] == [(), ("h0",), ("h0", "h1")]
     assert cloud.scheduler.assumed == set()
+    cloud.check()
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked"), [("affinity", 2), ("anti-affinity", 2), ("soft-anti-affinity", 1)]
+)
+def test_the_scheduler_is_asked_again_where_others_of_a_server_group_may_be_since(
+    cloud, policy, asked
+):
+    cloud.enactor.refuses = {"h0": "define"}
+    group = InstanceGroup(policy=policy)
+    assert cloud.conductor().build(spec(instance_group=group)).place.host == "h1"
+    assert [each.ignore_hosts for each in cloud.scheduler.specs] == [(), ("h0",)][:asked]
     cloud.check()
 
 
