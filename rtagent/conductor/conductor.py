@@ -187,10 +187,14 @@ class Conductor:
         """Take a server off its host."""
         return self._begin("shelve", self.server(server_uuid), "shelving_offloading")
 
-    def unshelve(self, server_uuid: str, host: str | None = None) -> Server | None:
-        """Start a shelved server, on any host."""
+    def unshelve(
+        self, server_uuid: str, host: str | None = None, *, availability_zone: str | None = None
+    ) -> Server | None:
+        """Start a shelved server, on any host. :param availability_zone: its new one, or None."""
         server = self.server(server_uuid)
-        return self._begin("unshelve", server, "unshelving", self._spec(server, "unshelve", host))
+        zone = availability_zone or server.spec.availability_zone
+        spec = replace(self._spec(server, "unshelve", host), availability_zone=zone)
+        return self._begin("unshelve", server, "unshelving", spec)
 
     def start(self, server_uuid: str) -> Server | None:
         """Start a stopped server."""

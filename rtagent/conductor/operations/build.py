@@ -45,9 +45,10 @@ def report(run: Run) -> None:
 
 
 def _done(run: Run) -> Server:
+    zone = run.progress.spec.availability_zone  # that of an unshelved server may be new
     return replace(
         run.server,
-        spec=replace(run.server.spec, force_hosts=(), force_nodes=()),
+        spec=replace(run.server.spec, force_hosts=(), force_nodes=(), availability_zone=zone),
         vm_state=ACTIVE,
         task_state=None,
         place=run.progress.dest,

@@ -263,6 +263,16 @@ def test_a_group_whose_members_are_not_named_stays_on_its_hosts(cloud):
     assert cloud.scheduler.specs[-1].instance_group == group
 
 
+def test_a_server_is_unshelved_to_another_zone_and_stays_there(cloud):
+    conductor = cloud.conductor()
+    built = conductor.build(spec(availability_zone="east"))
+    for zone, expected in (None, "east"), ("west", "west"), (None, "west"):
+        conductor.shelve(built.uuid)
+        back = conductor.unshelve(built.uuid, availability_zone=zone)
+        assert cloud.scheduler.specs[-1].availability_zone == expected
+        assert back.spec.availability_zone == expected
+
+
 def test_an_operation_that_the_state_does_not_allow_is_refused(cloud, server):
     conductor = cloud.conductor()
     with pytest.raises(ServerConflict, match="its vm_state is active, and must be resized"):
