@@ -8,14 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from rtagent.errors import (
-    ClaimExpired,
-    CommitUnknown,
-    ComputeResourcesUnavailable,
-    IllegalTransition,
-    RequestError,
-    StoreUnavailable,
-)
+from rtagent import errors
 from rtagent.model.claim import Claim
 from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
@@ -122,10 +115,10 @@ class Conductor:
         store, lost = self.hosts[host].store, self.rng.random() < 0.15
         reloads = store.calls["reload"]
         if lost:
-            store.fail(CommitUnknown, after=self.rng.random() < 0.5)
+            store.fail(errors.CommitUnknown, after=self.rng.random() < 0.5)
         try:
             return self._call_recorded(host, verb, arguments, operation)
-        except StoreUnavailable:
+        except errors.StoreUnavailable:
             return self._call_recorded(host, verb, arguments, operation)
         finally:
             store.heal()
@@ -181,7 +174,7 @@ class Conductor:
         request = BuildRequest(instance=instance)
         try:
             claim = self._call_with_losses(host, "instance_claim", request)
-        except (ComputeResourcesUnavailable, RequestError):
+        except (errors.ComputeResourcesUnavailable, errors.RequestError):
             return
         self._enter(claim, host)
         guest.at, guest.claim = host, claim.uuid
@@ -190,7 +183,7 @@ class Conductor:
         assert guest.claim is not None
         try:
             claim = self._call_with_losses(guest.at, "activate_claim", guest.claim)
-        except ClaimExpired:
+        except errors.ClaimExpired:
             assert guest.claim not in self.expected.held
             guest.claim = None
             return
@@ -222,7 +215,7 @@ class Conductor:
         request = MoveRequest(build=build, old_flavor=guest.flavor, migration=record)
         try:
             claim = self._call_with_losses(dest, "move_claim", request)
-        except (ComputeResourcesUnavailable, RequestError):
+        except (errors.ComputeResourcesUnavailable, errors.RequestError):
             return
         assert claim.state == "incoming"
         migration = structs.replace(migration, uuid=claim.migration_uuid)
@@ -249,7 +242,7 @@ class Conductor:
             claim = self._call_with_losses(
                 move.source, "start_move_out", guest.uuid, move.migration
             )
-        except IllegalTransition:  # on one host, the claim of the destination has expired
+        except errors.IllegalTransition:  # on one host, the claim of the destination has expired
             assert move.source == move.dest and move.claim not in self.expected.held
             self._abort(guest, move)
             return
@@ -260,14 +253,14 @@ class Conductor:
     def _renew(self, guest: Guest, move: Move) -> None:
         try:
             self._enter(self._call_with_losses(move.dest, "renew_claim", move.claim), move.dest)
-        except ClaimExpired:
+        except errors.ClaimExpired:
             assert move.claim not in self.expected.held
 
     def _arrive(self, guest: Guest, move: Move) -> None:
         verb = "finish_evacuation" if move.kind == "evacuation" else "finish_move"
         try:
             claim = self._call_with_losses(move.dest, verb, guest.uuid, move.migration)
-        except ClaimExpired:
+        except errors.ClaimExpired:
             assert move.claim not in self.expected.held
             self._abort(guest, move)
             return
@@ -371,7 +364,7 @@ class Conductor:
             return  # this would be another claim
         try:
             self._call(host, verb, arguments, again)
-        except RequestError:
+        except errors.RequestError:
             return
 
     def _host_event(self, guest: Guest) -> None:

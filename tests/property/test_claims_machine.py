@@ -10,18 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from rtagent import claims
+from rtagent import claims, errors
 from rtagent.audit import Auditor
 from rtagent.claims import activate_claim, instance_claim, release_claims, renew_claim, update_usage
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    CommitUnknown,
-    ComputeResourcesUnavailable,
-    StoreUnavailable,
-    UnitConflict,
-)
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.request import InstanceUpdate
@@ -157,12 +148,12 @@ class ClaimsMachine(RuleBasedStateMachine):
         taken = sorted(pins - self.free_pins(owner))
         try:
             made = self.tracker.change(adopt_claim, call("adopt", operation_id=uuid), asked)
-        except UnitConflict as error:
+        except errors.UnitConflict as error:
             assert not blocked
             conflicts = error.kwargs["conflicts"]
             assert [each["name"] for each in conflicts] == [str(cpu) for cpu in taken]
             assert all(each["owner_id"] != owner for each in conflicts)
-        except ClaimConflict:
+        except errors.ClaimConflict:
             assert blocked
         else:
             assert not blocked and not taken
@@ -187,11 +178,11 @@ class ClaimsMachine(RuleBasedStateMachine):
             made = self.tracker.create(
                 instance_claim, call(operation_id=uuid), build, active=active
             )
-        except ClaimExpired:
+        except errors.ClaimExpired:
             assert uuid in self.ended
-        except ClaimConflict:
+        except errors.ClaimConflict:
             assert live and uuid not in self.book
-        except ComputeResourcesUnavailable:
+        except errors.ComputeResourcesUnavailable:
             assert not live and uuid not in self.ended and not fits
         else:
             assert made.uuid == uuid and uuid not in self.ended
@@ -224,9 +215,9 @@ class ClaimsMachine(RuleBasedStateMachine):
         """Change a claim; return whether it was live. If it was not, the right error says so."""
         try:
             self.tracker.change(verb, call(verb.__name__), uuid)
-        except ClaimNotFound:
+        except errors.ClaimNotFound:
             assert uuid not in self.book and uuid not in self.ended
-        except ClaimExpired:
+        except errors.ClaimExpired:
             assert uuid in self.ended
         else:
             return True
@@ -312,7 +303,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(landed=st.booleans(), owner=st.sampled_from(OWNERS), retry=st.booleans())
     def connection_is_lost_in_a_commit(self, landed, owner, retry):
         build, uuid = request(1, 100, owner=owner), uid()
-        self.store.fail(CommitUnknown, after=landed)
+        self.store.fail(errors.CommitUnknown, after=landed)
         live = any(c["owner"] == owner for c in self.book.values())
         quantities = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
         if live or not self.would_fit(owner, quantities):
@@ -321,7 +312,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
         try:
             self.tracker.create(instance_claim, call(operation_id=uuid), build)
-        except StoreUnavailable:
+        except errors.StoreUnavailable:
             assert not landed
             if not retry:
                 return

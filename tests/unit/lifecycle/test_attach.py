@@ -3,15 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimNotFound,
-    IllegalTransition,
-    NodeNotReady,
-    PciDeviceNotFound,
-    PciDevicesNotClaimed,
-)
+from rtagent import claims, errors
 from rtagent.lifecycle import attach
 from rtagent.lifecycle.attach import quarantine
 from rtagent.model.claim import ATTACH, BUILDING, PCI
@@ -64,19 +56,19 @@ def test_devices_follow_the_guests_numa_affinity_policy():
 
 def test_instance_without_a_claim_here_is_not_found():
     _, main = built(device_host())
-    with pytest.raises(ClaimNotFound, match=f"^instance {main.owner_id} has no claim here$"):
+    with pytest.raises(errors.ClaimNotFound, match=f"^instance {main.owner_id} has no claim here$"):
         attach.claim_pci_devices(device_host(), call(), NOON, attaching(main, "gpu"))
 
 
 def test_uuid_of_another_claim_is_a_conflict():
     state, main = built(device_host())
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(errors.ClaimConflict):
         attach.claim_pci_devices(state, call(operation_id=main.uuid), NOON, attaching(main, "gpu"))
 
 
 def test_attach_is_refused_on_a_host_that_was_never_observed():
     _, main = built(device_host())
-    with pytest.raises(NodeNotReady):
+    with pytest.raises(errors.NodeNotReady):
         attach.claim_pci_devices(host(None), call(), NOON, attaching(main, "gpu"))
 
 
@@ -90,9 +82,9 @@ def test_building_and_active_attach_claims_end_separately():
     assert first.uuid not in ended(state, main.owner_id, "free").claims
     assert second.uuid in ended(state, main.owner_id, "free").claims
     assert second.uuid not in ended(state, main.owner_id, "unclaim", second.uuid).claims
-    with pytest.raises(IllegalTransition, match=r"legal: .*free_pci_device_allocations"):
+    with pytest.raises(errors.IllegalTransition, match=r"legal: .*free_pci_device_allocations"):
         ended(state, main.owner_id, "unclaim", first.uuid)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(errors.IllegalTransition):
         ended(state, main.owner_id, "free", second.uuid)
 
 
@@ -111,7 +103,7 @@ def test_one_of_several_devices_is_given_back(verb: str, named: bool):
     assert set(state.units) == {(PCI, vf(0))}
     state, other = built(state, "gpu:2")
     assert addresses(other) == [GPU_0, GPU_1]
-    with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_0}: .* have {vf(0)}$"):
+    with pytest.raises(errors.PciDevicesNotClaimed, match=f"^{GPU_0}: .* have {vf(0)}$"):
         ended(state, main.owner_id, verb, uuid, [GPU_0])
     state = ended(state, main.owner_id, verb, uuid, [vf(0)])
     assert claim.uuid not in state.claims
@@ -141,11 +133,11 @@ def test_other_claims_are_not_found_by_the_verbs_of_attach_claims(verb: str):
     state, main = built(device_host())
     state, claim = attached(state, main, "gpu")
     for owner, uuid in ((main.owner_id, main.uuid), (uid(), claim.uuid)):
-        with pytest.raises(ClaimNotFound):
+        with pytest.raises(errors.ClaimNotFound):
             ended(state, owner, verb, uuid)
-    with pytest.raises(ClaimNotFound):
+    with pytest.raises(errors.ClaimNotFound):
         attach.allocate_pci_devices(state, call(), NOON, main.owner_id, main.uuid)
-    with pytest.raises(ClaimNotFound):
+    with pytest.raises(errors.ClaimNotFound):
         attach.allocate_pci_devices(state, call(), NOON, uid(), claim.uuid)
 
 
@@ -241,7 +233,7 @@ def test_claim_keeps_a_device_that_is_quarantined():
 
 
 def test_unknown_device_is_an_error_that_names_it():
-    with pytest.raises(PciDeviceNotFound, match=r"0000:99:00\.0"):
+    with pytest.raises(errors.PciDeviceNotFound, match=r"0000:99:00\.0"):
         quarantine(device_host(), call(), NOON, "0000:99:00.0", "why")
 
 

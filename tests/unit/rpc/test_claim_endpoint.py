@@ -5,18 +5,8 @@ import re
 import jsonschema
 import pytest
 
+from rtagent import errors
 from rtagent.audit import Auditor
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimNotFound,
-    ComputeResourcesUnavailable,
-    CpuPowerFailed,
-    GuestRunning,
-    InvalidRequest,
-    NodeDraining,
-    NodeNotFound,
-    NodeNotReady,
-)
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.rpc import schemas
 from rtagent.rpc.claim_endpoint import MAX_CLAIMS
@@ -32,7 +22,7 @@ def test_a_claim_is_built_activated_and_released(agent: Agent):
     assert agent.invoke("activate_claim", **claim_change(claim))["state"] == "active"
     assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]["state"] == "active"
     assert agent.invoke("release_claim", **claim_change(claim)) is None
-    with pytest.raises(ClaimNotFound):
+    with pytest.raises(errors.ClaimNotFound):
         agent.invoke("get_claim", claim_uuid=claim["uuid"])
     assert agent.tracker.snapshot().usage.vcpus == 0
 
@@ -80,8 +70,8 @@ def test_exactly_the_calls_that_create_a_claim_wait_for_its_allocation(agent: Ag
 def test_a_failed_preparation_can_be_repeated(agent: Agent):
     claim = agent.invoke("instance_claim", **build())
     again = claim_change(claim)
-    agent.settle_error = CpuPowerFailed(cpu=3, file="online", wanted="1", why="it is stuck")
-    with pytest.raises(CpuPowerFailed):
+    agent.settle_error = errors.CpuPowerFailed(cpu=3, file="online", wanted="1", why="it is stuck")
+    with pytest.raises(errors.CpuPowerFailed):
         agent.invoke("activate_claim", **again)
     agent.settle_error = None
     assert agent.invoke("activate_claim", **again)["state"] == "active"
@@ -90,7 +80,7 @@ def test_a_failed_preparation_can_be_repeated(agent: Agent):
 
 def test_a_refusal_has_every_reason_and_a_test_gives_the_same_answer(agent: Agent):
     arguments = build(vcpus=9, memory_mb=10**6)
-    with pytest.raises(ComputeResourcesUnavailable) as refused:
+    with pytest.raises(errors.ComputeResourcesUnavailable) as refused:
         agent.invoke("instance_claim", **arguments)
     reasons = refused.value.kwargs["reasons"]
     assert [reason["resource"] for reason in reasons] == ["VCPU", "MEMORY_MB"]
@@ -117,8 +107,8 @@ def test_claims_of_one_call_have_an_answer_each(agent: Agent):
     answers = agent.invoke("instance_claims", claims=asked)["answers"]
     made = [each["claim"] and each["claim"]["uuid"] for each in answers]
     assert made == [small["operation_id"], None, None, asked[3]["operation_id"]]
-    errors = [each["error"] and each["error"]["error"] for each in answers]
-    assert errors == [None, "ComputeResourcesUnavailable", "PropertyInvalid", None]
+    refusals = [each["error"] and each["error"]["error"] for each in answers]
+    assert refusals == [None, "ComputeResourcesUnavailable", "PropertyInvalid", None]
     assert answers[1]["error"]["reasons"][0]["resource"] == "VCPU"
     assert set(agent.tracker.snapshot().claims) == {uuid for uuid in made if uuid}
     jsonschema.validate({"answers": answers}, schemas.reply(METHODS["instance_claims"]))
@@ -140,11 +130,15 @@ def test_a_claim_of_many_is_the_claim_of_a_single_call(agent: Agent):
 @pytest.mark.parametrize(
     ("wrong", "error", "told"),
     [
-        ([], InvalidRequest, r"\$\.claims"),
-        ([build()] * (MAX_CLAIMS + 1), InvalidRequest, r"\$\.claims"),
-        ([build(), build(vcpus=-1)], InvalidRequest, r"\$\.claims\[1\]\.instance\.flavor\.vcpus"),
-        ([build(), build(node="elsewhere")], NodeNotFound, "elsewhere"),
-        ([build(), build(node_uuid=uid())], NodeNotFound, NODE.uuid),
+        ([], errors.InvalidRequest, r"\$\.claims"),
+        ([build()] * (MAX_CLAIMS + 1), errors.InvalidRequest, r"\$\.claims"),
+        (
+            [build(), build(vcpus=-1)],
+            errors.InvalidRequest,
+            r"\$\.claims\[1\]\.instance\.flavor\.vcpus",
+        ),
+        ([build(), build(node="elsewhere")], errors.NodeNotFound, "elsewhere"),
+        ([build(), build(node_uuid=uid())], errors.NodeNotFound, NODE.uuid),
     ],
     ids=["none", "too-many", "invalid", "another-node", "another-nodes-uuid"],
 )
@@ -174,7 +168,7 @@ def running(agent: Agent) -> str:
 @pytest.mark.parametrize("method", ENDS)
 def test_the_claim_of_a_running_guest_is_not_ended_unless_it_is_forced(agent, running, method):
     before = agent.tracker.snapshot()
-    with pytest.raises(GuestRunning, match="--force and --reason"):
+    with pytest.raises(errors.GuestRunning, match="--force and --reason"):
         agent.invoke(method, claim_uuid=running, unless_running=True, **operation())
     assert agent.tracker.snapshot() is before
     assert agent.invoke("test_release", claim_uuid=running)["guest_runs"]
@@ -199,7 +193,7 @@ def test_a_guest_that_was_stopped_does_not_keep_its_claim(agent, running, method
 def test_before_the_first_audit_it_is_not_known_which_guests_run(agent):
     never = Auditor(agent.tracker, agent.hypervisor, agent.clock, agent.telemetry)
     agent.serve(auditor=never)
-    with pytest.raises(NodeNotReady, match="not known yet which guests run"):
+    with pytest.raises(errors.NodeNotReady, match="not known yet which guests run"):
         agent.invoke("release_claim", claim_uuid=uid(), unless_running=True, **operation())
 
 
@@ -214,7 +208,7 @@ def test_a_domain_is_adopted_as_a_test_has_shown_and_a_repeat_gets_its_claim(age
     assert adopted["claim"]["vcpus"] == tested["claim"]["vcpus"]
     assert adopted["notes"] == tested["notes"] != []
     assert agent.invoke("adopt_domain", **arguments)["claim"] == adopted["claim"]
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(errors.ClaimConflict):
         agent.invoke("adopt_domain", domain_uuid=ORPHAN, **operation())
 
 
@@ -226,5 +220,5 @@ def test_a_drained_node_adopts_nothing_and_a_test_says_so(agent: Agent):
     agent.auditor.run("test")
     agent.invoke("drain_node", reason="repair", **operation())
     for method, more in (("test_adoption", {}), ("adopt_domain", operation())):
-        with pytest.raises(NodeDraining, match="repair"):
+        with pytest.raises(errors.NodeDraining, match="repair"):
             agent.invoke(method, domain_uuid=ORPHAN, **more)

@@ -6,16 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rtagent.errors import (
-    ClaimConflict,
-    ComputeResourcesUnavailable,
-    HypervisorUnavailable,
-    InvalidRequest,
-    NodeNotReady,
-    PlacementUnavailable,
-    RestoreNotFound,
-    StoreRestored,
-)
+from rtagent import errors
 from rtagent.rpc.clock_skew import clock_skew, clock_text
 from rtagent.rpc.served_agent import SharedCall
 from tests.support.hosts import NODE, uid
@@ -29,7 +20,7 @@ def test_audit_on_request(agent: Agent):
     assert (summary["cause"], summary["orphans"], summary["complete"]) == ("request", 1, True)
     assert summary["sentence"] == str(agent.auditor.last)
     agent.hypervisor.lost = True
-    with pytest.raises(HypervisorUnavailable):
+    with pytest.raises(errors.HypervisorUnavailable):
         agent.invoke("update_available_resource")
 
 
@@ -43,7 +34,7 @@ def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: 
             ended.set()
 
     agent.hypervisor.between = hang
-    with pytest.raises(HypervisorUnavailable, match=r"within 0.01 s: it goes on"):
+    with pytest.raises(errors.HypervisorUnavailable, match=r"within 0.01 s: it goes on"):
         agent.invoke("update_available_resource")
     go.set()
     assert ended.wait(60)
@@ -52,8 +43,8 @@ def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: 
 def test_placement_sync_on_request(agent: Agent):
     revision = agent.tracker.snapshot().revision
     assert agent.invoke("sync_placement") == {"revision": revision}
-    agent.placement_error = PlacementUnavailable("no answer")
-    with pytest.raises(PlacementUnavailable, match="no answer"):
+    agent.placement_error = errors.PlacementUnavailable("no answer")
+    with pytest.raises(errors.PlacementUnavailable, match="no answer"):
         agent.invoke("sync_placement")
 
 
@@ -78,7 +69,7 @@ def test_a_late_repetition_of_disable_does_not_undo_enable(agent: Agent):
     assert agent.invoke("set_service", **first) == disabled
     enabled = agent.invoke("set_service", disabled=False, operation_id=uid())
     assert agent.invoke("set_service", **first) == enabled
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(errors.ClaimConflict):
         agent.invoke("set_service", disabled=True, operation_id=first["operation_id"])
     assert not agent.registry.services()[0].disabled
 
@@ -100,7 +91,7 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
         ("claim_pci_devices", attach(build()["instance"])),
         ("rebuild_claim", build(migration=migration("evacuation"))),
     ):
-        with pytest.raises(StoreRestored, match="rtagent node accept-restore"):
+        with pytest.raises(errors.StoreRestored, match="rtagent node accept-restore"):
             agent.invoke(method, **document)
     shown = agent.invoke("get_restore")
     (difference,) = shown["restore"]["differences"]
@@ -110,13 +101,13 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
     assert shown["orphans"] == []
 
     accept = {"revision": shown["restore"]["revision"], "operation_id": uid()}
-    with pytest.raises(RestoreNotFound):
+    with pytest.raises(errors.RestoreNotFound):
         agent.invoke("accept_restore", **accept | {"revision": 1, "operation_id": uid()})
     agent.hypervisor.lost = True
-    with pytest.raises(HypervisorUnavailable):
+    with pytest.raises(errors.HypervisorUnavailable):
         agent.invoke("accept_restore", **accept)
     agent.hypervisor.lost, agent.hypervisor.incomplete = False, True
-    with pytest.raises(NodeNotReady, match="because the audit was not good"):
+    with pytest.raises(errors.NodeNotReady, match="because the audit was not good"):
         agent.invoke("accept_restore", **accept)
     agent.hypervisor.incomplete = False
     accepted = agent.invoke("accept_restore", **accept)
@@ -124,7 +115,7 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
     assert accepted["restore"]["differences"] == [difference]
     agent.invoke("accept_restore", **accept)
     assert agent.invoke("get_restore")["restore"] is None
-    with pytest.raises(ComputeResourcesUnavailable):
+    with pytest.raises(errors.ComputeResourcesUnavailable):
         agent.invoke("instance_claim", **build(vcpus=8))
     assert agent.invoke("instance_claim", **build(vcpus=7))
 
@@ -146,7 +137,7 @@ def test_a_node_drains_until_it_is_undrained_and_a_day_that_does_not_exist_is_no
     assert (drained["draining"], drained["reason"]) == (True, "disks")
     assert drained["deadline"] == deadline
     assert not agent.invoke("undrain_node", operation_id=uid())["draining"]
-    with pytest.raises(InvalidRequest, match="is not a time"):
+    with pytest.raises(errors.InvalidRequest, match="is not a time"):
         agent.invoke("drain_node", deadline="2030-02-31T18:00:00Z", operation_id=uid())
 
 

@@ -5,22 +5,11 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from rtagent import claims
+from rtagent import claims, errors
 from rtagent.claims import activate_claim, instance_claim, update_usage
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.errors import (
-    ChangeRejected,
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    ComputeResourcesUnavailable,
-    HypervisorUnavailable,
-    InvalidRequest,
-    NodeDraining,
-    UnitConflict,
-)
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.draining import drain
 from rtagent.model.claim import ACTIVE, RESIZE
@@ -52,17 +41,17 @@ def test_repeat_returns_the_claim_as_it_is_now(tracker):
 def test_repeat_after_the_end_of_the_claim_is_refused_as_expired_even_on_a_full_host(tracker):
     build, same = request(8), call()
     release(tracker, claim(tracker, build, same).uuid)
-    with pytest.raises(ClaimExpired):
+    with pytest.raises(errors.ClaimExpired):
         claim(tracker, build, same)
     claim(tracker, vcpus=8)
-    with pytest.raises(ClaimExpired):
+    with pytest.raises(errors.ClaimExpired):
         claim(tracker, build, same)
 
 
 def test_other_content_under_the_same_operation_id_is_a_conflict(tracker):
     build, first = request(), call()
     claim(tracker, build, first)
-    with pytest.raises(ClaimConflict, match="was used for another"):
+    with pytest.raises(errors.ClaimConflict, match="was used for another"):
         claim(tracker, build, call(operation_id=first.operation_id, digest="other"))
 
 
@@ -71,14 +60,14 @@ def test_ending_a_claim_is_idempotent_and_may_precede_its_creation(tracker, verb
     creation, same = call(), call(verb)
     for operation in (same, same, call(verb)):
         tracker.execute(getattr(claims, verb), operation, creation.operation_id)
-    with pytest.raises(ClaimExpired):
+    with pytest.raises(errors.ClaimExpired):
         claim(tracker, asked=creation)
 
 
 def test_refusal_is_not_recorded_and_a_repeat_is_decided_again(tracker):
     big = claim(tracker, vcpus=8)
     build, same = request(1), call()
-    with pytest.raises(ComputeResourcesUnavailable) as caught:
+    with pytest.raises(errors.ComputeResourcesUnavailable) as caught:
         claim(tracker, build, same)
     assert [reason["resource"] for reason in caught.value.kwargs["reasons"]] == ["VCPU"]
     release(tracker, big.uuid)
@@ -97,8 +86,8 @@ def test_repeated_update_has_one_effect(tracker):
 def test_rejected_rows_are_an_error_of_the_call():
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store)
-    store.fail(lambda: ChangeRejected("value too long"))
-    with pytest.raises(InvalidRequest, match="value too long"):
+    store.fail(lambda: errors.ChangeRejected("value too long"))
+    with pytest.raises(errors.InvalidRequest, match="value too long"):
         claim(tracker)
     assert not tracker.snapshot().claims
     assert claim(tracker)
@@ -108,25 +97,25 @@ def test_operation_id_of_another_node_in_the_database_is_a_conflict():
     disk, asked = Disk(), call()
     claim(tracker_on(MemoryStore(disk)), asked=asked)
     other_node = replace(NODE, uuid=uid(), hypervisor_hostname="hv2.example")
-    with pytest.raises(ClaimConflict, match="another node of this database has it"):
+    with pytest.raises(errors.ClaimConflict, match="another node of this database has it"):
         claim(tracker_on(MemoryStore(disk), node=other_node), asked=asked)
 
 
 def test_unknown_claim_is_not_found_and_ended_claim_is_expired(tracker):
-    with pytest.raises(ClaimNotFound):
+    with pytest.raises(errors.ClaimNotFound):
         tracker.change(activate_claim, call("activate_claim"), uid())
     ended = claim(tracker)
     release(tracker, ended.uuid)
     for verb in ("activate_claim", "renew_claim"):
-        with pytest.raises(ClaimExpired):
+        with pytest.raises(errors.ClaimExpired):
             tracker.change(getattr(claims, verb), call(verb), ended.uuid)
 
 
 def test_creation_can_be_suspended_while_other_calls_go_on(tracker):
     made = claim(tracker)
-    tracker.creation.suspend(HypervisorUnavailable())
+    tracker.creation.suspend(errors.HypervisorUnavailable())
     for create in (lambda: claim(tracker), lambda: tracker.test_claim(instance_claim, request())):
-        with pytest.raises(HypervisorUnavailable):
+        with pytest.raises(errors.HypervisorUnavailable):
             create()
     tracker.change(activate_claim, call("activate_claim"), made.uuid)
     tracker.creation.suspend(None)
@@ -142,13 +131,13 @@ def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
 
 
 def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided(tracker):
-    tracker.creation.unlisted = HypervisorUnavailable("they could not be listed")
+    tracker.creation.unlisted = errors.HypervisorUnavailable("they could not be listed")
 
     def claims():
         tracker.creation.unlisted = None
         yield SimpleNamespace(pci=("a device",))
 
-    with pytest.raises(HypervisorUnavailable):
+    with pytest.raises(errors.HypervisorUnavailable):
         tracker.test_claim(lambda *_: Granted(call().change(NOON), claims()))
 
 
@@ -178,14 +167,14 @@ def test_adopted_claims_survive_a_restart(store):
     assert found.usage == tracker.snapshot().usage
     assert found.devices == tracker.snapshot().devices
     again = tracker_on(store)
-    with pytest.raises(UnitConflict):
+    with pytest.raises(errors.UnitConflict):
         again.change(adopt_claim, call("adopt"), stated(cpus=(4,)))
 
 
 def test_node_that_drains_adopts():
     tracker = tracker_on(MemoryStore())
     tracker.execute(drain, call("drain"), "maintenance", None)
-    with pytest.raises(NodeDraining):
+    with pytest.raises(errors.NodeDraining):
         claim(tracker)
     tracker.change(adopt_claim, call("adopt"), stated())
     assert len(tracker.snapshot().claims) == 1

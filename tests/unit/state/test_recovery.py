@@ -5,14 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtagent import claims
-from rtagent.errors import (
-    CommitUnknown,
-    NodeNotReady,
-    RevisionConflict,
-    StoreUnavailable,
-    WriterFenced,
-)
+from rtagent import claims, errors
 from rtagent.model.change import Change
 from rtagent.model.stored import Position
 from rtagent.testing.failing_store import FailingStore
@@ -33,12 +26,12 @@ def test_commit_of_unknown_outcome_is_answered_as_the_reload_shows(after):
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store)
     epoch = tracker.snapshot().epoch
-    store.fail(CommitUnknown, after=after)
+    store.fail(errors.CommitUnknown, after=after)
     build, same = request(), call()
     if after:
         assert claim(tracker, build, same).uuid == same.operation_id
     else:
-        with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        with pytest.raises(errors.StoreUnavailable, match="nothing was changed"):
             claim(tracker, build, same)
     assert not tracker.stale
     assert tracker.snapshot().epoch == epoch + 1
@@ -50,13 +43,13 @@ def test_stale_tracker_refuses_changes_at_once_and_serves_reads():
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store, timeout=0.05)
     held = claim(tracker)
-    store.fail(CommitUnknown, times=None, on=("commit", "reload"))
-    store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
-    with pytest.raises(StoreUnavailable):
+    store.fail(errors.CommitUnknown, times=None, on=("commit", "reload"))
+    store.fail(errors.StoreUnavailable, times=None, on=("commit", "reload"))
+    with pytest.raises(errors.StoreUnavailable):
         claim(tracker)
     assert tracker.stale
     before = dict(store.calls)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(errors.StoreUnavailable):
         release(tracker, held.uuid)
     assert store.calls["commit"] == before["commit"], "refused without a call of the store"
     assert held.uuid in tracker.snapshot().claims
@@ -74,11 +67,11 @@ def test_callers_of_a_commit_of_unknown_outcome_wait_for_the_reload(pool):
 
     def lost():
         store.fail(unreachable, on=("reload",))
-        return CommitUnknown()
+        return errors.CommitUnknown()
 
     def unreachable():
         down.set()
-        return StoreUnavailable()
+        return errors.StoreUnavailable()
 
     store.fail(lost, after=True)
     same = call()
@@ -107,24 +100,24 @@ def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     assert store.entered.acquire(timeout=120)
 
     def lost():
-        failing.fail(StoreUnavailable, times=None, on=("reload",))
-        return CommitUnknown()
+        failing.fail(errors.StoreUnavailable, times=None, on=("reload",))
+        return errors.CommitUnknown()
 
     failing.fail(lost)
     store.admission.release()
 
     for future in batch:
-        assert isinstance(future.exception(120), StoreUnavailable)
+        assert isinstance(future.exception(120), errors.StoreUnavailable)
     assert failing.calls["reload"] == 1
 
 
 def test_older_writer_is_fenced_for_good():
     disk = MemoryStore().disk
     old, new = tracker_on(MemoryStore(disk)), tracker_on(MemoryStore(disk))
-    with pytest.raises(StoreUnavailable, match="newer writer"):
+    with pytest.raises(errors.StoreUnavailable, match="newer writer"):
         claim(old)
-    assert isinstance(old.fault, WriterFenced)
-    with pytest.raises(StoreUnavailable, match="newer writer"):
+    assert isinstance(old.fault, errors.WriterFenced)
+    with pytest.raises(errors.StoreUnavailable, match="newer writer"):
         claim(old)
     assert claim(new)
 
@@ -137,15 +130,15 @@ def test_older_writer_detects_without_a_write_that_it_is_fenced():
     new = tracker_on(MemoryStore(disk))
     old.check_position()
     new.check_position()
-    assert isinstance(old.fault, WriterFenced)
+    assert isinstance(old.fault, errors.WriterFenced)
     assert new.fault is None
 
 
 def test_writer_is_not_fenced_by_its_own_reload():
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store)
-    store.fail(StoreUnavailable, times=2, on=("commit", "reload"), after=True)
-    with pytest.raises(StoreUnavailable):
+    store.fail(errors.StoreUnavailable, times=2, on=("commit", "reload"), after=True)
+    with pytest.raises(errors.StoreUnavailable):
         claim(tracker)
     assert not tracker.recover()  # it has raised the epoch, but has no answer
     tracker.check_position()
@@ -171,8 +164,8 @@ def test_writer_is_not_fenced_by_a_reload_while_it_reads_the_position():
     tracker = tracker_on(store)
 
     def reload() -> None:
-        store.fail(StoreUnavailable)
-        with pytest.raises(StoreUnavailable):
+        store.fail(errors.StoreUnavailable)
+        with pytest.raises(errors.StoreUnavailable):
             claim(tracker)
         assert tracker.recover()
 
@@ -191,10 +184,10 @@ def test_loaded_state_that_violates_an_invariant_stops_granting_only():
     two = [claims.instance_claim(before, call(), now, request(owner=owner)) for _ in range(2)]
     change = Change(cause="test", at=now, puts=tuple(each.claims[0] for each in two))
     store.commit(before, before.fold(change), [change])
-    store.fail(RevisionConflict)
-    with pytest.raises(StoreUnavailable):
+    store.fail(errors.RevisionConflict)
+    with pytest.raises(errors.StoreUnavailable):
         claim(tracker)
-    with pytest.raises(NodeNotReady, match="granting has stopped"):
+    with pytest.raises(errors.NodeNotReady, match="granting has stopped"):
         claim(tracker)
     release(tracker, held.uuid)
     assert held.uuid not in tracker.snapshot().claims

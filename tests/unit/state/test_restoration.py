@@ -5,16 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.claims import activate_claim
-from rtagent.errors import (
-    CommitUnknown,
-    Deadlock,
-    RestoreNotFound,
-    RevisionConflict,
-    StoreRestored,
-    StoreUnavailable,
-    WriterFenced,
-)
 from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
@@ -104,14 +96,14 @@ def test_audit_that_began_before_applies_nothing_to_the_restored_state(copies, t
 
 
 def test_accepted_restore_ends_and_is_not_accepted_for_another(copies, tracker, reports):
-    with pytest.raises(RestoreNotFound, match="pending: none"):
+    with pytest.raises(errors.RestoreNotFound, match="pending: none"):
         tracker.accept_restore(1, call("accept_restore"))
     copy = copies.take()
     claim(tracker)
     copies.put(copy)
     notice(tracker)
     revision = tracker.restored.revision
-    with pytest.raises(RestoreNotFound, match=f"pending: revision {revision}"):
+    with pytest.raises(errors.RestoreNotFound, match=f"pending: revision {revision}"):
         tracker.accept_restore(revision - 1, call("accept_restore"))
     for _ in range(2):
         tracker.accept_restore(revision, call("accept_restore"))
@@ -134,7 +126,7 @@ def test_second_restore_before_acceptance_adds_to_the_first(copies, tracker):
     assert [each.claim_uuid for each in tracker.restored.differences] == [third.uuid, second.uuid]
     assert tracker.restored.revision > seen.revision
     assert set(tracker.snapshot().claims) == {first.uuid}
-    with pytest.raises(RestoreNotFound):
+    with pytest.raises(errors.RestoreNotFound):
         tracker.accept_restore(seen.revision, call("accept_restore"))
 
 
@@ -148,8 +140,8 @@ def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(cop
     ((_, old),) = older.values()
     claims = {uuid: each for uuid, each in old["claims"].items() if uuid != lost.uuid}
     copies.put({tracker.snapshot().node.uuid: (row, {**parts, "claims": claims})})
-    store.fail(StoreUnavailable)
-    with pytest.raises(StoreUnavailable):
+    store.fail(errors.StoreUnavailable)
+    with pytest.raises(errors.StoreUnavailable):
         claim(tracker)
     assert tracker.recover()
     states = {d.claim_uuid: d.stored for d in tracker.restored.differences}
@@ -160,12 +152,12 @@ def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(cop
 @pytest.mark.parametrize(
     ("method", "error"),
     [
-        ("position", StoreUnavailable),
-        ("reload", StoreUnavailable),
-        ("commit", StoreUnavailable),
-        ("commit", CommitUnknown),
-        ("commit", Deadlock),
-        ("commit", RevisionConflict),
+        ("position", errors.StoreUnavailable),
+        ("reload", errors.StoreUnavailable),
+        ("commit", errors.StoreUnavailable),
+        ("commit", errors.CommitUnknown),
+        ("commit", errors.Deadlock),
+        ("commit", errors.RevisionConflict),
     ],
 )
 def test_restored_store_that_fails_meanwhile_is_continued_later(copies, method, error, after):
@@ -184,7 +176,7 @@ def test_restored_store_that_fails_meanwhile_is_continued_later(copies, method, 
     assert [d.claim_uuid for d in tracker.restored.differences] == [lost.uuid]
     assert tracker.snapshot().revision > acknowledged
     assert set(stored_state(store).claims) == {held.uuid}
-    with pytest.raises(StoreRestored):
+    with pytest.raises(errors.StoreRestored):
         claim(tracker)
 
 
@@ -210,7 +202,7 @@ def test_list_is_kept_if_the_process_is_killed_after_it_has_noticed_a_restore(co
     lost = claim(tracker)
     copies.put(copy)
     tracker.check_position()
-    store.fail(StoreUnavailable)
+    store.fail(errors.StoreUnavailable)
     assert not tracker.recover()
 
     started = ResourceTracker(store, ManualClock(), enroll(store), witness=witness)
@@ -234,7 +226,7 @@ def test_older_epoch_alone_is_noticed():
     started.check_position()
     assert started.fault is None and not started.stale
     tracker.check_position()
-    assert isinstance(tracker.fault, WriterFenced), "the former writer is fenced, too"
+    assert isinstance(tracker.fault, errors.WriterFenced), "the former writer is fenced, too"
 
 
 def test_database_that_was_begun_anew_is_accepted_and_grants(copies, reports):
@@ -247,7 +239,7 @@ def test_database_that_was_begun_anew_is_accepted_and_grants(copies, reports):
     assert started.recover()
     assert not started.snapshot().position.behind(acknowledged)
     assert reports.parts["store"][0] == "fail"
-    with pytest.raises(StoreRestored, match="rtagent node accept-restore"):
+    with pytest.raises(errors.StoreRestored, match="rtagent node accept-restore"):
         claim(started)
     started.accept_restore(started.restored.revision, call("accept_restore"))
     again = tracker_on(store, witness=witness)
@@ -271,8 +263,8 @@ def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolEx
     queued = pool.submit(claim, tracker)
     copies.put(copy)
     store.admission.release(3)  # the commit, that of the restore, and one too many
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(errors.StoreUnavailable):
         first.result(120)
-    with pytest.raises((StoreUnavailable, StoreRestored)):
+    with pytest.raises((errors.StoreUnavailable, errors.StoreRestored)):
         queued.result(120)
     assert len(tracker.snapshot().claims) == 1

@@ -5,17 +5,8 @@ A store whose commit waits for the test shows which decisions share a commit, wi
 
 import pytest
 
-from rtagent import claims
+from rtagent import claims, errors
 from rtagent.bus import Bus
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimExpired,
-    ComputeResourcesUnavailable,
-    Deadlock,
-    InvariantViolated,
-    StoreUnavailable,
-    TrackerBusy,
-)
 from rtagent.model.change import Change
 from rtagent.ports import NullReporter
 from rtagent.state.restoration import MemoryWitness
@@ -61,7 +52,7 @@ def test_waiting_callers_share_one_commit_and_each_gets_its_own_answer(pool):
     store.admission.release(2)
     assert first.result(120).vcpus == 1
     assert others[0].result(120).memory_mb == 100
-    with pytest.raises(ComputeResourcesUnavailable):
+    with pytest.raises(errors.ComputeResourcesUnavailable):
         others[1].result(120)
     assert others[2].result(120).memory_mb == 200
     assert store.commits == [1, 2], "the refused request is in no commit and fails no neighbour"
@@ -85,7 +76,7 @@ def test_rejected_batch_is_committed_one_by_one_and_only_the_rejected_change_fai
     wait_until_queued(tracker, 3)
     store.admission.release(10)
     assert first.result(120) and all(future.result(120) for future in good)
-    with pytest.raises(ClaimExpired):
+    with pytest.raises(errors.ClaimExpired):
         bad.result(120)
     assert store.commits == [1, 3, 1, 1, 1]
     assert set(stored_state(store).claims) == set(tracker.snapshot().claims)
@@ -96,7 +87,7 @@ def test_waiter_withdraws_when_its_time_is_up_and_is_never_granted(pool):
     first = pool.submit(claim, tracker)
     assert store.entered.acquire(timeout=120)
     late = pool.submit(claim, tracker)
-    with pytest.raises(TrackerBusy):
+    with pytest.raises(errors.TrackerBusy):
         late.result(120)
     store.admission.release(5)
     granted = first.result(120)
@@ -107,7 +98,7 @@ def test_waiter_withdraws_when_its_time_is_up_and_is_never_granted(pool):
 def test_deadlock_victim_queues_again_and_is_granted_once():
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store)
-    store.fail(Deadlock, times=2)
+    store.fail(errors.Deadlock, times=2)
     granted = claim(tracker)
     assert set(stored_state(store).claims) == {granted.uuid}
     assert not tracker.stale
@@ -120,10 +111,10 @@ def test_repeated_deadlocks_end_when_the_callers_time_is_up():
 
     def deadlock():
         clock.advance(10)
-        return Deadlock()
+        return errors.Deadlock()
 
     store.fail(deadlock, times=None)
-    with pytest.raises(TrackerBusy, match="deadlock"):
+    with pytest.raises(errors.TrackerBusy, match="deadlock"):
         claim(tracker)
 
 
@@ -150,9 +141,9 @@ def two_claims_of_one_owner(state):
 def test_change_that_violates_an_invariant_is_not_written():
     store = MemoryStore()
     writer = writer_on(store)
-    with pytest.raises(InvariantViolated, match="more than one claim"):
+    with pytest.raises(errors.InvariantViolated, match="more than one claim"):
         writer.submit(lambda state: (two_claims_of_one_owner(state), None), "test")
-    assert isinstance(writer.status.fault, InvariantViolated)
+    assert isinstance(writer.status.fault, errors.InvariantViolated)
     assert writer.published.current.revision == 1
     assert not stored_state(store).claims
 
@@ -179,7 +170,7 @@ def is_recorded(store, operation_id):
 def test_deadlocks_of_decisions_that_fill_several_batches_end():
     store = FailingStore(MemoryStore())
     writer = writer_on(store)
-    store.fail(Deadlock, times=1)
+    store.fail(errors.Deadlock, times=1)
     decisions = ends(BATCH + 6)
     outcomes = writer.submit_all(decisions)
     assert outcomes == [asked.operation_id for *_, asked in decisions]
@@ -190,7 +181,7 @@ def test_decisions_without_a_database_are_all_refused():
     writer = writer_on(MemoryStore())
     writer.status.go_stale("the database is down")
     outcomes = writer.submit_all(ends(2))
-    assert [type(each) for each in outcomes] == [StoreUnavailable, StoreUnavailable]
+    assert [type(each) for each in outcomes] == [errors.StoreUnavailable, errors.StoreUnavailable]
 
 
 def test_repeat_joins_the_call_in_flight(pool):
@@ -200,7 +191,7 @@ def test_repeat_joins_the_call_in_flight(pool):
     assert store.entered.acquire(timeout=120)
     again = pool.submit(claim, tracker, build, same)
     other = pool.submit(claim, tracker, build, call(operation_id=same.operation_id, digest="other"))
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(errors.ClaimConflict):
         other.result(120)
     store.admission.release()
     assert first.result(120) == again.result(120)
