@@ -94,17 +94,12 @@ class History:
         )
         return call
 
-    def ok(self, process: str, call: int, reply: Any) -> None:
-        """Record that the call was answered with this reply."""
-        self._append("ok", process=process, call=call, reply=reply)
+    def end(self, process: str, call: int, state: str, **outcome: Any) -> None:
+        """Record how a call ended: ``ok``, with its `reply`, or ``fail`` or ``info``, with `error`.
 
-    def fail(self, process: str, call: int, error: Mapping[str, Any]) -> None:
-        """Record that the call was refused. :param error: `type` and the error's arguments."""
-        self._append("fail", process=process, call=call, error=error)
-
-    def info(self, process: str, call: int, error: Mapping[str, Any]) -> None:
-        """Record that the outcome of the call is unknown: time-out, or connection lost."""
-        self._append("info", process=process, call=call, error=error)
+        The error has `type` and the error's arguments.
+        """
+        self._append(state, process=process, call=call, **outcome)
 
     # -- the others --------------------------------------------------------------------------------
 

@@ -33,13 +33,8 @@ class Recorder:
         host = "" if step.host == SCHEDULER else step.host
         call = self._history.invoke(process, host, step.method, step.arguments, step.operation_id)
         outcome = self._outcome(process, step, timeout, attempts)
-        match outcome.state:
-            case "ok":
-                self._history.ok(process, call, outcome.reply)
-            case "fail":
-                self._history.fail(process, call, outcome.error)
-            case "info":
-                self._history.info(process, call, outcome.error)
+        ending = {"reply": outcome.reply} if outcome.ok else {"error": outcome.error}
+        self._history.end(process, call, outcome.state, **ending)
         return outcome
 
     def _outcome(self, process: str, step: Step, timeout: float, attempts: int) -> Outcome:

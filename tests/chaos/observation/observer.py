@@ -7,7 +7,7 @@ from typing import Any
 
 from lxml import etree
 from oslo_context.context import RequestContext
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from rtagent.api.event_stream import EventStream
 from rtagent.rpc.client import AgentAPI
@@ -95,18 +95,14 @@ class Observer:
         self, host: str, node_uuid: str, tables: Sequence[str]
     ) -> Mapping[str, list[dict[str, Any]]]:
         """Return the rows of a node, by table."""
-        engine = create_engine(self._world.agent_database_url(host))
-        try:
-            with engine.connect() as connection:
-                found = {}
-                for table in tables:
-                    key = _KEYS.get(table, "node_uuid")
-                    query = text(f"SELECT * FROM {table} WHERE {key} = :node")
-                    rows = connection.execute(query, {"node": node_uuid}).mappings()
-                    found[table] = [dict(row) for row in rows]
-                return found
-        finally:
-            engine.dispose()
+        url, content = self._world.agent_database_url(host), {}
+        with create_engine(url, poolclass=NullPool).connect() as connection:
+            for table in tables:
+                key = _KEYS.get(table, "node_uuid")
+                query = text(f"SELECT * FROM {table} WHERE {key} = :node")
+                rows = connection.execute(query, {"node": node_uuid}).mappings()
+                content[table] = [dict(row) for row in rows]
+        return content
 
     def _events(self, host: str) -> list[Any]:
         """Return the events since the last call; a gap is ``{"gap": ...}``.

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from tests.chaos.world.part import Agent, DaemonPart, Part
 from tests.chaos.world.world import World, login
@@ -45,13 +45,9 @@ class ConductorWorld(World):
 
     def servers_recorded(self) -> list[Any]:
         """Return the records of all servers, as documents."""
-        engine = create_engine(self._records())
-        try:
-            with engine.connect() as connection:
-                rows = connection.execute(text("SELECT document FROM servers"))
-                return [json.loads(row.document) for row in rows]
-        finally:
-            engine.dispose()
+        with create_engine(self._records(), poolclass=NullPool).connect() as connection:
+            rows = connection.execute(text("SELECT document FROM servers"))
+            return [json.loads(row.document) for row in rows]
 
     def _agent(self, name: str) -> Agent:
         part = super()._agent(name)

@@ -10,7 +10,7 @@ def test_entries_are_read_as_they_were_written(tmp_path):
     with History(path) as history:
         history.begin(2)
         call = history.invoke("caller-1", "host-1", "release_claim", {"claim_uuid": "c"}, "o")
-        history.ok("caller-1", call, {"state": "released"})
+        history.end("caller-1", call, "ok", reply={"state": "released"})
         history.fault("kill", "begin", "host-1", {})
         history.quiet()
         history.observed("claims", "host-1", [])
