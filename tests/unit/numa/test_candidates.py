@@ -32,24 +32,11 @@ def test_shared_vcpus_of_all_guests_stay_within_the_ratio():
     assert (reason.resource, reason.requested, reason.available) == ("VCPU", 3, 2)
 
 
-def test_guest_cell_never_has_more_vcpus_than_the_host_cell_has_cpus():
-    answer = fit_guest(required(9, 1024, numa_nodes="1"), host(ONE_CELL), LIMITS)
-    assert reasons_of(answer) == [(ReasonCode.EXCEEDS_CELL, "VCPU", "cell 0")]
-
-
 def test_memory_of_all_guests_stays_within_the_ratio():
     where = host(ONE_CELL, usage=NumaUsage(memory_mb={0: 8192}))
     assert isinstance(fit_guest(required(1, 4096, numa_nodes="1"), where, LIMITS), Fitted)
     (reason,) = fit_guest(required(1, 4097, numa_nodes="1"), where, LIMITS).reasons
     assert (reason.resource, reason.requested, reason.available) == ("MEMORY_MB", 4097, 4096)
-
-
-@pytest.mark.parametrize("policy", [{}, {"cpu_policy": "mixed", "cpu_dedicated_mask": "0"}])
-def test_memory_is_never_overcommitted_with_dedicated_cpus(policy):
-    where = host(ONE_CELL, "0-3", "4-7", usage=NumaUsage(memory_mb={0: 8000}))
-    assert isinstance(fit_guest(pinned(2, 192, **policy), where, LIMITS), Fitted)
-    answer = fit_guest(pinned(2, 193, **policy), where, LIMITS)
-    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "MEMORY_MB", "cell 0")]
 
 
 @pytest.mark.parametrize(

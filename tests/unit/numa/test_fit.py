@@ -37,22 +37,6 @@ class OnePlacement:
         return () if cells == self.accepted else (no_devices(),)
 
 
-class DevicesOn:
-    """Devices on some cells; the guest asks for one of them, or for none."""
-
-    def __init__(self, cells, wanted):
-        self.cells, self.wanted = cells, wanted
-
-    def weight(self, number):
-        return -(number in self.cells) if self.wanted else (number in self.cells)
-
-    def possible(self, cells):
-        return not self.wanted or bool(self.cells & cells)
-
-    def refusal(self, cells):
-        return () if self.possible(frozenset(cells)) else (no_devices(),)
-
-
 def no_devices():
     where = {"resource": "PCI", "where": "cn1", "unit": "devices"}
     return Reason(code=ReasonCode.INSUFFICIENT, requested=1, available=0, **where)
@@ -88,31 +72,6 @@ ONE_SHARED = required(1, numa_nodes="1")
 )
 def test_cells_are_tried_in_the_order_of_their_use(guest, where, cells):
     assert cells_of(fit_guest(guest, where)) == cells
-
-
-def test_isolated_emulator_gets_a_cpu_with_guest_cell_0():
-    guest = pinned(4, numa_nodes="2", emulator_threads_policy="isolate")
-    assignment = assigned_to(fit_guest(guest, host(NO_SMT, "0-7")))
-    first, second = assignment.cells
-    assert (len(first.cpuset_reserved), len(second.cpuset_reserved)) == (1, 0)
-    assert assignment.emulator_pcpus == first.cpuset_reserved
-    assert assignment.pcpus == 5
-    assert not first.cpuset_reserved & set(first.cpu_pinning.values())
-
-
-def test_isolated_emulator_of_a_mixed_guest_whose_cell_0_has_no_dedicated_cpu():
-    policies = {"cpu_policy": "mixed", "emulator_threads_policy": "isolate"}
-    guest = required(4, numa_nodes="2", cpu_dedicated_mask="2-3", **policies)
-    answer = fit_guest(guest, host(NO_SMT, "0-1,4-5", "2-3,6-7"))
-    first, second = assigned_to(answer).cells
-    assert (first.cpu_pinning, len(first.cpuset_reserved)) == ({}, 1)
-    assert (len(second.cpu_pinning), second.cpuset_reserved) == (2, frozenset())
-
-
-def test_shared_emulator_runs_on_the_shared_cpus_of_the_host():
-    guest = pinned(emulator_threads_policy="share")
-    answer = fit_guest(guest, host(TWO_CELLS, "2-7,10-15", "0-1,8"))
-    assert assigned_to(answer).emulator_pcpus == {0, 1, 8}
 
 
 def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():

@@ -13,13 +13,11 @@ from rtagent.numa.search import CellSearch, check_networks
 from tests.support.numa_hosts import (
     THREE_CELLS,
     TWO_CELLS,
-    cells_of,
     fit_guest,
     host,
     pinned_usage,
     required,
 )
-from tests.unit.numa.test_fit import DevicesOn
 
 
 class Accepting:
@@ -77,28 +75,6 @@ def on(*physnets, tunneled=False, cells=1, **specs):
     return replace(guest, networks=NetworkMetadata(physnets=physnets, tunneled=tunneled))
 
 
-def placed(guest, there=THREE_CELLS, **more):
-    return cells_of(fit_guest(guest, host(there, networks=POLICY, **more)))
-
-
-@pytest.mark.parametrize(
-    ("guest", "cells"),
-    [
-        (on(), [0]),
-        (on("other"), [0]),
-        (on("foo"), [1]),
-        (on("bar"), [1]),
-        (on("foo", "bar", "other"), [1]),
-        (on(tunneled=True), [2]),
-        (on("bar", tunneled=True), [2]),
-        (on("foo", tunneled=True, cells=2), [1, 2]),
-        (on("foo", cells=3), [0, 1, 2]),
-    ],
-)
-def test_guest_gets_a_cell_of_each_of_its_networks(guest, cells):
-    assert sorted(placed(guest)) == cells
-
-
 def test_refusal_names_network_and_cells_and_why_these_do_not_fit():
     guest = on("foo", "other", cells=1, cpu_policy="dedicated")
     where = host(THREE_CELLS, "0-5", networks=POLICY, usage=pinned_usage("2-3"))
@@ -114,15 +90,6 @@ def test_refusal_names_networks_that_one_cell_cannot_be_near_to():
         "NUMA affinity of physical network foo: 1 guest cells requested at cells 1, 0 available",
         "NUMA affinity of tunnelled networks: 1 guest cells requested at cells 2, 0 available",
     ]
-
-
-def test_guest_is_near_to_its_networks_and_its_devices():
-    where = host(THREE_CELLS, networks=POLICY)
-    assert cells_of(fit_guest(on("bar"), where, devices=DevicesOn({2}, wanted=True))) == [2]
-    answer = fit_guest(on("foo", cells=2), where, devices=DevicesOn({2}, wanted=True))
-    assert sorted(cells_of(answer)) == [1, 2]
-    refused = fit_guest(on("foo"), where, devices=DevicesOn({2}, wanted=True))
-    assert any("network foo" in str(reason) for reason in refused.reasons)
 
 
 def test_cells_that_the_host_does_not_have_are_refused():

@@ -4,7 +4,6 @@ import pytest
 
 from rtagent.model.decision import ReasonCode
 from tests.support.numa_hosts import (
-    NO_SMT,
     ONE_CELL,
     SMT4,
     assigned_to,
@@ -46,16 +45,6 @@ def test_require_takes_siblings_and_allows_one_single_thread(there, vcpus, used,
     where = host(there, "0-15", usage=pinned_usage(used))
     guest = pinned(vcpus, cpu_thread_policy="require")
     assert sorted(pins_of(fit_guest(guest, where))[0].values()) == cpus
-
-
-@pytest.mark.parametrize(
-    ("there", "vcpus", "used"),
-    [(ONE_CELL, 7, "0"), (ONE_CELL, 1, "0,2,4,6"), (NO_SMT, 1, ""), (SMT4, 3, "0-2,4-5")],
-)
-def test_require_is_refused_without_enough_siblings(there, vcpus, used):
-    where = host(there, "0-15", usage=pinned_usage(used))
-    answer = fit_guest(pinned(vcpus, cpu_thread_policy="require"), where)
-    assert {reason[:2] for reason in reasons_of(answer)} == {(ReasonCode.INSUFFICIENT, "PCPU")}
 
 
 @pytest.mark.parametrize("threads", ["prefer", "require"])
