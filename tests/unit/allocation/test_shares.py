@@ -24,7 +24,6 @@ from tests.support.device_states import (
     device_host,
     policy,
     refusal,
-    running,
 )
 from tests.support.hosts import NODE, NOON, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
@@ -276,12 +275,6 @@ def test_mapping_to_another_provider_is_a_mismatch(mapping, expected):
     assert mismatches(pci_host(), whole, mapping, aliases="gpu:1") == [expected]
 
 
-def test_mapping_to_a_provider_with_fewer_devices_is_a_mismatch():
-    whole = allocations({pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 1}})
-    mapping = {"vf": (pci(PF_0),)}
-    assert mismatches(pci_host(), whole, mapping, aliases="vf:2") == [(VF_CLASS, 1, 2)]
-
-
 def test_mapping_without_allocations_is_a_mismatch():
     assert mismatches(pci_host(), None, {"gpu": (pci(GPU_0),)}, aliases="gpu:1") == [("", 0, 1)]
 
@@ -316,17 +309,6 @@ def moved(state, kind, whole, claim=None, aliases="", **arguments):
     build = following(whole, aliases=aliases, owner=owner, **arguments)
     move = MoveRequest(build=build, migration=kind, old_flavor=build.instance.flavor)
     return move_claim(state, call("resize_claim"), NOON, move)
-
-
-def test_resize_on_one_host_follows_the_allocation_of_the_new_flavor():
-    state, first = claimed(pci_host(), allocations({pci(GPU_1): {GPU_CLASS: 1}}), aliases="gpu:1")
-    state = running(state, first)
-    both = allocations({pci(GPU_0): {GPU_CLASS: 1}, pci(GPU_1): {GPU_CLASS: 1}}, VCPU=2)
-    _, claim = after(state, moved(state, "resize", both, first, "gpu:2", vcpus=2))
-    assert addresses(claim) == [GPU_0, GPU_1]
-    other = allocations({pci(GPU_0): {GPU_CLASS: 1}})
-    _, claim = after(state, moved(state, "migration", other, first, "gpu:1"))
-    assert addresses(claim) == [GPU_0]
 
 
 @pytest.mark.parametrize("kind", ["live-migration", "evacuation"])
