@@ -7,21 +7,16 @@ from msgspec.structs import replace
 
 from rtagent import claims, errors
 from rtagent.claims import activate_claim, instance_claim, update_usage
-from rtagent.db.engine import open_engine
-from rtagent.db.schema import metadata
-from rtagent.db.store import SqlStore
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.draining import drain
-from rtagent.model.claim import ACTIVE, RESIZE
+from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
-from rtagent.model.migration import MigrationFacts
 from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.claims import stated
 from tests.support.hosts import NODE, NOON, call, request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1
-from tests.support.trackers import claim, release, stored_state, tracker_on
+from tests.support.trackers import claim, release, tracker_on
 
 
 @pytest.fixture
@@ -139,36 +134,6 @@ def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided(tracke
 
     with pytest.raises(errors.HypervisorUnavailable):
         tracker.test_claim(lambda *_: Granted(call().change(NOON), claims()))
-
-
-@pytest.fixture
-def store(tmp_path):
-    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
-    metadata.create_all(engine)
-    return SqlStore(engine)
-
-
-def test_adopted_claims_survive_a_restart(store):
-    tracker, owner = tracker_on(store), uid()
-    facts = MigrationFacts(uuid=uid(), migration_type=RESIZE)
-    made = [
-        tracker.change(adopt_claim, call("adopt"), stated(owner, cpus=(2, 3), devices=[GPU_0])),
-        tracker.change(
-            adopt_claim, call("adopt"), stated(owner, cpus=(2, 4), devices=[GPU_0], migration=facts)
-        ),
-        tracker.change(adopt_claim, call("adopt"), stated(devices=[GPU_1], attached=True)),
-    ]
-
-    found = stored_state(store)
-    found.check()
-
-    assert dict(found.claims) == {each.uuid: each for each in made}
-    assert found.units == tracker.snapshot().units
-    assert found.usage == tracker.snapshot().usage
-    assert found.devices == tracker.snapshot().devices
-    again = tracker_on(store)
-    with pytest.raises(errors.UnitConflict):
-        again.change(adopt_claim, call("adopt"), stated(cpus=(4,)))
 
 
 def test_node_that_drains_adopts():
