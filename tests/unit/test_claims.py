@@ -105,15 +105,6 @@ def test_update_of_an_instance_that_may_run_again_keeps_its_claims(vm_state):
     assert after.counters["num_proj_p"] == 1, "facts that the update leaves out stay"
 
 
-def test_failed_builds_are_counted_until_one_succeeds():
-    state = host()
-    for expected in (1, 2):
-        state = state.fold(claims.build_failed(state, call("build_failed"), NOON).change)
-        assert state.failed_builds == expected
-    state = state.fold(claims.build_succeeded(state, call("build_succeeded"), NOON).change)
-    assert state.failed_builds == 0
-
-
 def test_refusal_names_every_reason_nearest_miss_first():
     refused = claims.instance_claim(host(), call(), NOON, request(9, 16385, 300))
     assert isinstance(refused, Refused)

@@ -128,19 +128,6 @@ def test_end_of_an_unknown_claim_is_recorded():
     assert [o.operation_id for o in decision.change.operations if o.ended] == [unseen]
 
 
-@pytest.mark.parametrize("verb", ["unclaim", "free"])
-def test_other_claims_are_not_found_by_the_verbs_of_attach_claims(verb: str):
-    state, main = built(device_host())
-    state, claim = attached(state, main, "gpu")
-    for owner, uuid in ((main.owner_id, main.uuid), (uid(), claim.uuid)):
-        with pytest.raises(errors.ClaimNotFound):
-            ended(state, owner, verb, uuid)
-    with pytest.raises(errors.ClaimNotFound):
-        attach.allocate_pci_devices(state, call(), NOON, main.owner_id, main.uuid)
-    with pytest.raises(errors.ClaimNotFound):
-        attach.allocate_pci_devices(state, call(), NOON, uid(), claim.uuid)
-
-
 def test_attach_claims_end_with_their_main_claim():
     state, main = built(device_host())
     state, first = attached(running(state, main), main, "gpu")
@@ -230,11 +217,6 @@ def test_claim_keeps_a_device_that_is_quarantined():
     assert device_allocations(state).state(GPU_0).owner_id == claim.owner_id
     state = released(state, claim)
     assert device_allocations(state).state(GPU_0).state == "unavailable"
-
-
-def test_unknown_device_is_an_error_that_names_it():
-    with pytest.raises(errors.PciDeviceNotFound, match=r"0000:99:00\.0"):
-        quarantine(device_host(), call(), NOON, "0000:99:00.0", "why")
 
 
 def test_one_time_device_is_quarantined_in_the_change_that_frees_it():

@@ -7,6 +7,9 @@ from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent, attach, build, operation
 
+ALLOCATE = "allocate_pci_devices_for_instance"
+FREE = "free_pci_device_allocations_for_instance"
+
 
 def test_devices_are_claimed_allocated_and_freed(agent: Agent):
     instance = build()
@@ -15,11 +18,11 @@ def test_devices_are_claimed_allocated_and_freed(agent: Agent):
     assert (claim["kind"], claim["state"], len(claim["pci"])) == ("attach", "building", 1)
     owner = {"instance_uuid": claim["owner_id"]}
     one = owner | {"claim_uuid": claim["uuid"]}
-    active = agent.invoke("allocate_pci_devices_for_instance", **one, **operation())
+    active = agent.invoke(ALLOCATE, **one, **operation())
     assert active["state"] == "active"
     agent.invoke("free_pci_device_claims_for_instance", **owner, **operation())
     assert claim["uuid"] in agent.tracker.snapshot().claims
-    agent.invoke("free_pci_device_allocations_for_instance", **owner, **operation())
+    agent.invoke(FREE, **owner, **operation())
     assert claim["uuid"] not in agent.tracker.snapshot().claims
 
 
@@ -29,7 +32,7 @@ def test_a_device_is_quarantined_and_cleared(agent: Agent):
     assert agent.tracker.snapshot().devices[GPU_0].quarantine == "it is hot"
     agent.invoke("clear_pci_device", address=GPU_0, **operation())
     assert agent.tracker.snapshot().devices[GPU_0].quarantine is None
-    with pytest.raises(PciDeviceNotFound):
+    with pytest.raises(PciDeviceNotFound, match=r"0000:ff:00\.0"):
         agent.invoke("quarantine_pci_device", address="0000:ff:00.0", reason="x", **operation())
 
 
@@ -47,15 +50,14 @@ def test_one_device_of_an_attach_claim_is_freed(agent: Agent):
         now = agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]
         assert [device["address"] for device in now["pci"]] == held[1:]
         assert held[0] not in now["guest"] and now["state"] == "building"
-    agent.invoke("allocate_pci_devices_for_instance", **one, **operation())
-    free = "free_pci_device_allocations_for_instance"
+    agent.invoke(ALLOCATE, **one, **operation())
     with pytest.raises(PciDevicesNotClaimed, match=f"^{held[0]}: "):
-        agent.invoke(free, **one, devices=held, **operation())
-    agent.invoke(free, instance_uuid=claim["owner_id"], devices=held[1:], **operation())
+        agent.invoke(FREE, **one, devices=held, **operation())
+    agent.invoke(FREE, instance_uuid=claim["owner_id"], devices=held[1:], **operation())
     assert claim["uuid"] not in agent.tracker.snapshot().claims
 
 
-@pytest.mark.parametrize("method", ["allocate_pci_devices_for_instance", "unclaim_pci_devices"])
+@pytest.mark.parametrize("method", [ALLOCATE, "unclaim_pci_devices", FREE])
 def test_device_calls_accept_only_attach_claims_of_the_instance(agent: Agent, method: str):
     instance = build()
     build_claim = agent.invoke("instance_claim", **instance)

@@ -44,6 +44,7 @@ def test_moves_without_a_migration_get_a_record_of_their_own(agent: Agent, metho
         assert agent.invoke(method, **arguments) == claim  # a repeat
         record = agent.tracker.snapshot().migrations[claim["uuid"]]
         assert (record.migration_type, record.role) == (kind, "dest")
+        assert record.source_compute is None
         facts = {"uuid": claim["migration_uuid"], "migration_type": kind}
         agent.invoke(end, instance_uuid=claim["owner_id"], migration=facts, **operation())
         live = agent.tracker.snapshot().claims.get(claim["uuid"])

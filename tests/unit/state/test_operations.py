@@ -6,12 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims, errors
-from rtagent.claims import activate_claim, instance_claim, update_usage
+from rtagent.claims import activate_claim, instance_claim
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.draining import drain
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
-from rtagent.model.request import InstanceUpdate
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.claims import stated
@@ -31,16 +30,6 @@ def test_repeat_returns_the_claim_as_it_is_now(tracker):
     again = claim(tracker, build, same)
     assert (again.uuid, again.state) == (made.uuid, ACTIVE)
     assert len(tracker.snapshot().claims) == 1
-
-
-def test_repeat_after_the_end_of_the_claim_is_refused_as_expired_even_on_a_full_host(tracker):
-    build, same = request(8), call()
-    release(tracker, claim(tracker, build, same).uuid)
-    with pytest.raises(errors.ClaimExpired):
-        claim(tracker, build, same)
-    claim(tracker, vcpus=8)
-    with pytest.raises(errors.ClaimExpired):
-        claim(tracker, build, same)
 
 
 def test_other_content_under_the_same_operation_id_is_a_conflict(tracker):
@@ -69,15 +58,6 @@ def test_refusal_is_not_recorded_and_a_repeat_is_decided_again(tracker):
     assert claim(tracker, build, same).uuid == same.operation_id
 
 
-def test_repeated_update_has_one_effect(tracker):
-    made = claim(tracker)
-    paused, first = InstanceUpdate(uuid=made.owner_id, vm_state="paused"), call("update_usage")
-    tracker.execute(update_usage, first, paused)
-    tracker.execute(update_usage, call("x"), InstanceUpdate(uuid=made.owner_id, vm_state="active"))
-    tracker.execute(update_usage, first, paused)
-    assert tracker.snapshot().counters["num_vm_active"] == 1
-
-
 def test_rejected_rows_are_an_error_of_the_call():
     store = FailingStore(MemoryStore())
     tracker = tracker_on(store)
@@ -96,16 +76,6 @@ def test_operation_id_of_another_node_in_the_database_is_a_conflict():
         claim(tracker_on(MemoryStore(disk), node=other_node), asked=asked)
 
 
-def test_unknown_claim_is_not_found_and_ended_claim_is_expired(tracker):
-    with pytest.raises(errors.ClaimNotFound):
-        tracker.change(activate_claim, call("activate_claim"), uid())
-    ended = claim(tracker)
-    release(tracker, ended.uuid)
-    for verb in ("activate_claim", "renew_claim"):
-        with pytest.raises(errors.ClaimExpired):
-            tracker.change(getattr(claims, verb), call(verb), ended.uuid)
-
-
 def test_creation_can_be_suspended_while_other_calls_go_on(tracker):
     made = claim(tracker)
     tracker.creation.suspend(errors.HypervisorUnavailable())
@@ -115,14 +85,6 @@ def test_creation_can_be_suspended_while_other_calls_go_on(tracker):
     tracker.change(activate_claim, call("activate_claim"), made.uuid)
     tracker.creation.suspend(None)
     assert claim(tracker)
-
-
-def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
-    effects = []
-    one = call("set_service")
-    for operation in (one, one, call("set_service")):
-        tracker.once(operation, lambda: effects.append(1))
-    assert len(effects) == 2
 
 
 def test_an_audit_may_list_the_devices_while_a_claim_with_some_is_decided(tracker):

@@ -66,12 +66,3 @@ def test_leases_run_a_full_term_again_after_the_store_was_away():
     assert not tracker.lapsed()
     clock.advance(1)
     assert len(tracker.lapsed()) == 1
-
-
-def test_leases_run_a_full_term_again_after_a_restart():
-    clock, store = ManualClock(), MemoryStore()
-    tracker = tracker_on(store, clock)
-    held = [claim(tracker) for _ in range(3)]
-    release(tracker, held[0].uuid)
-    clock.advance(1000)
-    assert not tracker_on(MemoryStore(store.disk), clock).lapsed()

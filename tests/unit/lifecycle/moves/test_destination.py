@@ -40,16 +40,6 @@ def test_cold_move_is_claimed_finished_and_confirmed():
     assert (dest.states, dest.status(migration)) == (["active"], "finished")
 
 
-def test_agent_makes_a_record_if_the_caller_names_no_migration():
-    dest = Host.named(2)
-    claim = dest.claim_move(None, LARGE)
-    record = dest.record(facts(uuid=claim.migration_uuid))
-    assert (record.uuid, record.migration_type) == (claim.uuid, RESIZE)
-    assert record.source_compute is None
-    migration = facts(uuid=record.uuid)
-    assert dest.finish_move(migration).state == "active"
-
-
 def expire(state, asked, now, claim):
     """The end of a claim by an audit."""
     after = transition(claim, "expire", state, now)
