@@ -82,10 +82,10 @@ class OffersMachine(RuleBasedStateMachine):
         self, root: Content, child: Content, by: dict[str, str], child_by: dict[str, str]
     ) -> None:
         entries = [entry(by, root), entry(child_by, child), entry({"name": "another"}, root)]
-        if by == ROOT_IDS[2]:  # which replaces this one
+        if by != ROOT_IDS[0]:  # which replaces this one
             entries.append(entry(ROOT_IDS[0], child))
         kept = [each for each in entries if each.inventories or each.traits]
-        if by == ROOT_IDS[2] and not (root[0] or root[1]):
+        if by != ROOT_IDS[0] and not (root[0] or root[1]):
             root = child
         self.files = ProviderFiles(entries=tuple(kept))
         self.wanted = {NODE.uuid: root, CHILD: child}

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.node_state import NodeState
-from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
+from rtagent.model.provider_names import device_suffix, provider_name
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
 from rtagent.placement.provider import InventoryRecord, Provider
@@ -81,45 +81,6 @@ def test_claims_see_what_is_offered(offers):
     assert policy.additional == (added(total=8, reserved=1, **unlimited),)
     assert policy.additional_traits == {"": {TRAIT}}
     assert [name.rpartition("/")[2] for name in policy.additional_by.values()] == ["a.yaml"]
-
-
-@pytest.mark.parametrize("by", ["name", "uuid"])
-def test_child_is_found_by_name_and_uuid(offers, by):
-    state = with_gpu()
-    named = {"uuid": provider_uuid(NODE, state.policy.placement, SUFFIX)}
-    identification = GPU_NAME if by == "name" else named
-
-    made = offers(state, entry(identification, one(), (TRAIT,)))
-
-    child = providers(state, made)[GPU_NAME["name"]]
-    assert child.inventories.keys() == {GPU_CLASS, CLASS}
-    assert TRAIT in child.traits
-    assert CLASS not in providers(state, made)[NODE.hypervisor_hostname].inventories
-    (offered,) = made.added_to(state.policy).placement.additional
-    assert offered.suffix == SUFFIX
-
-
-def test_entry_waits_for_its_provider(offers):
-    """Nothing is offered before the device is there, and nothing after it has left."""
-    item = entry(GPU_NAME, one())
-
-    before = offers(device_host({}, pci=REPORTED), item)
-    after = offers(with_gpu(), item)
-
-    assert ([each.name for each in before.absent], before.entries) == ([GPU_NAME["name"]], {})
-    assert before.added_to(host().policy).placement.additional == ()
-    assert (after.absent, after.entries.keys()) == ((), {SUFFIX})
-    assert CLASS not in providers(host(), after)[NODE.hypervisor_hostname].inventories
-
-
-@pytest.mark.parametrize(
-    "identification", [{"uuid": NODE.uuid}, {"name": NODE.hypervisor_hostname}]
-)
-def test_explicit_entry_replaces_that_of_every_compute_node(offers, identification):
-    made = offers(host(), entry(THIS, {"CUSTOM_ALL": {"total": 1}}), entry(identification, one()))
-
-    assert made.mistakes == ()
-    assert [each.resource_class for each in made.entries[""].inventories] == [CLASS]
 
 
 def test_provider_that_two_entries_describe_is_a_mistake(offers):
