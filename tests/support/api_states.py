@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Self
 
 from lxml import html
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from rtagent import claims
@@ -17,23 +18,21 @@ from rtagent.api.routes import NO_AUDIT, Sources, answer
 from rtagent.api.scheduler_routes import SchedulerSources
 from rtagent.api.server import ReadAPI
 from rtagent.errors import RtAgentError
-from rtagent.model.change import Call, Change
-from rtagent.model.decision import Granted
-from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.health import Check, Status
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest, Flavor, Instance
+from rtagent.model.request import Flavor
 from rtagent.model.topology import Topology
 from rtagent.scheduler.fleet_counts import FleetCounts
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.ports import PlacementPort
 from rtagent.scheduler.select import Scheduler
 from rtagent.service.explanations import Explanations
+from tests.support.device_states import after
 from tests.support.host_states import SEEN, aggregate, fleet_node, host_state
-from tests.support.hosts import uid
+from tests.support.hosts import call, domain_usage, observed, request, uid
 from tests.support.move_host import Host, facts
 from tests.support.scheduling import HostsInMemory, scheduler
 
@@ -61,30 +60,19 @@ def empty() -> NodeState:
 
 def claimed(state: NodeState, number: int, *, active: bool = False) -> NodeState:
     """Add a claim (uuid `number`, for instance 100 + `number`): 2 vCPUs, 1024 MB, 10 GB."""
-    request = BuildRequest(
-        instance=Instance(
-            uuid=uuid(100 + number),
-            display_name=f"vm-{number}",
-            flavor=Flavor(vcpus=2, memory_mb=1024, root_gb=10),
-        )
-    )
-    now = NOW + timedelta(seconds=number)
-    state = _after(state, claims.instance_claim(state, _call(number), now, request))
+    facts, owner = {"display_name": f"vm-{number}"}, uuid(100 + number)
+    asked, now = call(operation_id=uuid(number)), NOW + timedelta(seconds=number)
+    build = request(2, 1024, 10, owner=owner, instance=facts)
+    state, _ = after(state, claims.instance_claim(state, asked, now, build))
     if active:
-        state = _after(state, claims.activate_claim(state, _call(number), now, uuid(number)))
+        state, _ = after(state, claims.activate_claim(state, asked, now, uuid(number)))
     return state
 
 
 def with_domain(state: NodeState, number: int, *, vcpus: int, memory_mb: int) -> NodeState:
     """Add a domain that differs from its claim or has none."""
-    domain_usage = DomainUsage(
-        domain_uuid=uuid(number),
-        name=f"instance-{number}",
-        active=True,
-        vcpus=vcpus,
-        memory_mb=memory_mb,
-    )
-    return state.fold(Change(cause="audit", at=NOW, domain_usages=(domain_usage,)))
+    usage = domain_usage(uuid(number), vcpus, memory_mb)
+    return observed(state, replace(usage, name=f"instance-{number}"))
 
 
 def populated() -> NodeState:
@@ -122,15 +110,6 @@ def sources(
         registry=CollectorRegistry(),
         allocations=lambda: NO_AUDIT,
     )
-
-
-def _call(number: int) -> Call:
-    return Call(method="test", operation_id=uuid(number), digest="")
-
-
-def _after(state: NodeState, decision: object) -> NodeState:
-    assert isinstance(decision, Granted), decision
-    return state.fold(decision.change)
 
 
 def document(state: NodeState, path: str) -> dict[str, Any]:
@@ -198,9 +177,7 @@ def _instances(guests: int) -> tuple[InstanceInfo, ...]:
     state = _node(guests)
     infos = [InstanceInfo(uuid=each, claims=state.claims_of(each)) for each in state.owners]
     if guests == 32:
-        usage = DomainUsage(
-            domain_uuid=uid(901), name="left-behind", active=True, vcpus=3, memory_mb=64
-        )
+        usage = replace(domain_usage(uid(901), 3, 64), name="left-behind")
         infos.append(InstanceInfo(uuid=uid(901), domain_usage=usage))
     return tuple(infos)
 

@@ -22,8 +22,7 @@ from rtagent.model.request import AttachRequest, BuildRequest, Image, Instance, 
 from rtagent.pci.mdev import mdev_inventories
 from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import parse_specs
-from rtagent.reconcile.apply import apply
-from rtagent.reconcile.plan import plan
+from tests.support import audits
 from tests.support.hosts import NODE, NOON, PINNING, TOPOLOGY, call, domain_usage, host, request
 from tests.support.pci_hosts import ALIASES, GPU_IDS, SPECS, two_gpus_and_a_nic
 
@@ -160,14 +159,8 @@ def domain(
     memory_mb: int = 1024,
     active: bool = True,
 ) -> Domain:
-    return Domain(
-        uuid=uuid,
-        name="vm",
-        active=active,
-        vcpus=vcpus,
-        memory_mb=memory_mb,
-        occupancy=Occupancy(devices=frozenset(devices), mdevs=frozenset(mdevs)),
-    )
+    occupancy = Occupancy(devices=frozenset(devices), mdevs=frozenset(mdevs))
+    return replace(audits.domain(uuid, vcpus, memory_mb, active), occupancy=occupancy)
 
 
 def seen(
@@ -183,10 +176,8 @@ def seen(
     :param devices: None: the recorded ones. :param listed: whether devices could be listed.
     """
     present = (each.device for each in state.devices.values()) if devices is None else devices
-    return Observation(
-        domains={each.uuid: each for each in domains},
-        complete=True,
-        topology=TOPOLOGY,
+    return replace(
+        audits.seen(*domains),
         devices=tuple(present) if listed else None,
         mdevs=tuple(mdevs),
         namespaces=tuple(namespaces),
@@ -205,11 +196,7 @@ def audited(
     :param now: the state when its plan is applied; None: the base.
     :param lapsed: claims whose lease has ended.
     """
-    state = now or base
-    change, _ = apply(state, plan(base, observation, frozenset(lapsed)), base.revision, NOON)
-    new = state.fold(change) if change else state
-    new.check()
-    return new
+    return audits.audited(base, observation, lapsed, now)[0]
 
 
 SEV = EncryptionCapacity(model=AMD_SEV, cbitpos=51, reduced_phys_bits=1, contexts=2)

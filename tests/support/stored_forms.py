@@ -122,22 +122,21 @@ INVENTORIES = (
         provider="", resource_class="CUSTOM_PMEM", identifiers=(ODD,), namespaces=(NAMESPACE,)
     ),
 )
-USAGE = DomainUsage(
-    domain_uuid=uuid(3001),
-    name=ODD,
-    active=True,
-    vcpus=1,
-    memory_mb=2**33,
-    occupancy=Occupancy(
-        pcpus=frozenset({0, 500}),
-        memory_mb={0: 2**40, 7: 1},
-        pages={7: {2048: 3, 2**20: 2**33}},
-        devices=frozenset({"0000:08:00.0"}),
-        mdevs=frozenset({ODD}),
-        namespaces=frozenset({ODD}),
-        mem_encryption=AMD_SEV_ES,
-    ),
+OCCUPANCY = Occupancy(
+    pcpus=frozenset({0, 500}),
+    memory_mb={0: 2**40, 7: 1},
+    pages={7: {2048: 3, 2**20: 2**33}},
+    devices=frozenset({"0000:08:00.0"}),
+    mdevs=frozenset({ODD}),
+    namespaces=frozenset({ODD}),
+    mem_encryption=AMD_SEV_ES,
 )
+
+
+def domain_usage(number: int, **fields: Any) -> DomainUsage:
+    """The usage of a running domain."""
+    plain: dict[str, Any] = {"name": ODD, "active": True, "vcpus": 1, "memory_mb": 2**33}
+    return DomainUsage(domain_uuid=uuid(3000 + number), **{**plain, **fields})
 
 
 def claim(number: int, **fields: Any) -> Claim:
@@ -160,6 +159,51 @@ def claim(number: int, **fields: Any) -> Claim:
         "flavor": Flavor(vcpus=2, memory_mb=1024, root_gb=20, name="m1.small"),
     }
     return Claim(**{**plain, **fields})
+
+
+def migration(number: int, **fields: Any) -> Migration:
+    """The destination's record of a resize."""
+    plain: dict[str, Any] = {
+        "uuid": uuid(4000 + number),
+        "node_uuid": NODE.uuid,
+        "role": DEST,
+        "instance_uuid": uuid(2000 + number),
+        "migration_type": RESIZE,
+        "status": "pre-migrating",
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return Migration(**{**plain, **fields})
+
+
+def operation(name: str, **fields: Any) -> Operation:
+    plain: dict[str, Any] = {"digest": "d" * 64, "method": "instance_claim"}
+    return Operation(operation_id=name, **{**plain, **fields})
+
+
+def created(*claims: Claim, at: datetime = NOW, **more: Any) -> Change:
+    """Create claims, each with its own uuid as operation id. :param more: other fields."""
+    return Change(
+        cause="instance_claim",
+        at=at,
+        actor=ODD,
+        request_id="req-1",
+        puts=claims,
+        events=tuple(Event(before=None, after=each, action="create") for each in claims),
+        operations=tuple(operation(each.uuid, claim_uuid=each.uuid) for each in claims),
+        **more,
+    )
+
+
+def released(before: Claim, at: datetime = NOW, **event: Any) -> Change:
+    """Release a claim. :param event: other fields of the event."""
+    after = replace(before, state=RELEASED, expires_at=None, updated_at=at)
+    return Change(
+        cause="release_claim",
+        at=at,
+        ends=(after,),
+        events=(Event(before=before, after=after, action="release", **event),),
+    )
 
 
 #: A claim with a value in every field.
@@ -259,13 +303,8 @@ FULL = claim(
 )
 ARRIVING = claim(2, state=INCOMING, kind=RESIZE, migration_uuid=uuid(4002))
 ENDED = claim(3)
-MOVE = Migration(
-    uuid=uuid(4002),
-    node_uuid=NODE.uuid,
-    role=DEST,
-    instance_uuid=ARRIVING.owner_id,
-    migration_type=RESIZE,
-    status="pre-migrating",
+MOVE = migration(
+    2,
     claim_uuid=ARRIVING.uuid,
     source_compute=ODD,
     source_node=ODD,
@@ -274,8 +313,6 @@ MOVE = Migration(
     dest_host=NODE.host_ip,
     old_flavor=FULL.flavor,
     new_flavor=ENDED.flavor,
-    created_at=NOW,
-    updated_at=NOW,
 )
 OPERATION = ServerOperation(
     uuid=uuid(6001),
@@ -309,7 +346,7 @@ FOUND = Change(
     policy=POLICY,
     devices=(DEVICE,),
     resource_inventories=INVENTORIES,
-    domain_usages=(USAGE,),
+    domain_usages=(domain_usage(1, occupancy=OCCUPANCY),),
     disk_available_least=3,
     failed_builds=2,
     drain=Drain(since=NOW, reason=ODD, deadline=NOW, actor=ODD),
@@ -328,31 +365,7 @@ FOUND = Change(
         ),
     ),
 )
-CREATED = Change(
-    cause="instance_claim",
-    at=NOW,
-    actor=ODD,
-    request_id="req-1",
-    puts=(FULL, ARRIVING, ENDED),
-    migrations=(MOVE,),
-    unwritten=(FULL.owner_id,),
-    operations=tuple(
-        Operation(
-            operation_id=each.uuid, digest="d" * 64, method="instance_claim", claim_uuid=each.uuid
-        )
-        for each in (FULL, ARRIVING, ENDED)
-    ),
-    events=tuple(
-        Event(before=None, after=each, action="create") for each in (FULL, ARRIVING, ENDED)
-    ),
-)
-AFTER = replace(ENDED, state=RELEASED, expires_at=None)
-RELEASE = Change(
-    cause="release_claim",
-    at=NOW,
-    ends=(AFTER,),
-    events=(Event(before=ENDED, after=AFTER, action="release", reason=ODD),),
-)
+CREATED = created(FULL, ARRIVING, ENDED, migrations=(MOVE,), unwritten=(FULL.owner_id,))
 
 
 def write(url: str) -> None:
@@ -361,7 +374,7 @@ def write(url: str) -> None:
     migrate.sync(engine)
     store = SqlStore(engine)
     state = restore(store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: RECORD), POLICY)
-    for change in (FOUND, CREATED, RELEASE):
+    for change in (FOUND, CREATED, released(ENDED, reason=ODD)):
         after = state.fold(change)
         store.commit(state, after, [change])
         state = after

@@ -1,7 +1,6 @@
 """Values to store: claims, devices, domains, migrations, and changes of them."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -9,15 +8,15 @@ from msgspec.structs import replace
 
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change, Event, Operation
-from rtagent.model.claim import RELEASED, RESIZE, Claim
+from rtagent.model.claim import Claim
 from rtagent.model.device import Device, PciDevice
-from rtagent.model.domain_usage import DomainUsage, HostResource
-from rtagent.model.migration import DEST, Migration
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.node import Node, NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll
+from tests.support import stored_forms
 from tests.support.claims import assigned
 from tests.support.stored_forms import (
     DEVICE,
@@ -27,14 +26,19 @@ from tests.support.stored_forms import (
     NOW,
     ODD,
     TOPOLOGY,
-    USAGE,
     WRITER,
     claim,
+    created,
+    domain_usage,
+    migration,
+    operation,
+    released,
     uuid,
 )
 
 #: Names of `stored_forms` that are imported from here, too.
 __all__ = ["DEVICE", "INVENTORIES", "NODE", "NOW", "ODD", "TOPOLOGY", "WRITER", "claim", "uuid"]
+__all__ += ["created", "domain_usage", "migration", "operation", "released"]
 
 POLICY = Policy(
     reserved_memory_mb=512,
@@ -47,7 +51,7 @@ POLICY = Policy(
         reserved_huge_pages={0: {2048: 64}},
     ),
 )
-OCCUPANCY = replace(USAGE.occupancy, unknown=frozenset(HostResource))
+OCCUPANCY = replace(stored_forms.OCCUPANCY, unknown=frozenset(HostResource))
 
 
 def take_over(records: Sequence[NodeRecord]) -> NodeRecord:
@@ -79,12 +83,6 @@ def odd_claim(number: int) -> Claim:
     return replace(FULL, uuid=uuid(1000 + number), owner_id=uuid(2000 + number))
 
 
-def domain_usage(number: int, **fields: Any) -> DomainUsage:
-    """The usage of a running domain."""
-    plain: dict[str, Any] = {"name": ODD, "active": True, "vcpus": 1, "memory_mb": 2**33}
-    return DomainUsage(domain_uuid=uuid(3000 + number), **{**plain, **fields})
-
-
 def device(number: int, **fields: Any) -> PciDevice:
     """A plain device."""
     address = f"0000:{number:02x}:00.0"
@@ -97,26 +95,6 @@ def with_devices(number: int, *devices: PciDevice, **fields: Any) -> Claim:
     return claim(number, pci=pci, **fields)
 
 
-def migration(number: int, **fields: Any) -> Migration:
-    """The destination's record of a resize."""
-    plain: dict[str, Any] = {
-        "uuid": uuid(4000 + number),
-        "node_uuid": NODE.uuid,
-        "role": DEST,
-        "instance_uuid": uuid(2000 + number),
-        "migration_type": RESIZE,
-        "status": "pre-migrating",
-        "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return Migration(**{**plain, **fields})
-
-
-def operation(name: str, **fields: Any) -> Operation:
-    plain: dict[str, Any] = {"digest": "d" * 64, "method": "instance_claim"}
-    return Operation(operation_id=name, **{**plain, **fields})
-
-
 def ended(name: str) -> Operation:
     """The record of an id that was aborted before its call arrived."""
     return Operation(operation_id=name, digest="", method="abort", ended=True)
@@ -127,19 +105,6 @@ def devices(*puts: PciDevice, removals: Sequence[str] = ()) -> Change:
     return Change(cause="audit", at=NOW, devices=puts, device_removals=tuple(removals))
 
 
-def created(*claims: Claim, at: datetime = NOW) -> Change:
-    """Create claims, each with its own uuid as operation id."""
-    return Change(
-        cause="instance_claim",
-        at=at,
-        actor=ODD,
-        request_id="req-1",
-        puts=claims,
-        events=tuple(Event(before=None, after=c, action="create") for c in claims),
-        operations=tuple(operation(c.uuid, claim_uuid=c.uuid) for c in claims),
-    )
-
-
 def changed(before: Claim, **fields: Any) -> Change:
     """Change a claim."""
     after = replace(before, **fields)
@@ -148,17 +113,6 @@ def changed(before: Claim, **fields: Any) -> Change:
         at=NOW,
         puts=(after,),
         events=(Event(before=before, after=after, action="activate", reason=ODD),),
-    )
-
-
-def released(before: Claim, at: datetime = NOW) -> Change:
-    """Release a claim."""
-    after = replace(before, state=RELEASED, expires_at=None, updated_at=at)
-    return Change(
-        cause="release_claim",
-        at=at,
-        ends=(after,),
-        events=(Event(before=before, after=after, action="release"),),
     )
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from tests.support.hosts import copied
 
 MB_IN_GB = 1024
 
@@ -136,17 +137,6 @@ class ExpectedState:
     failed_builds: int = 0
     reserved_memory_mb: int = 0
 
-    def copy(self) -> "ExpectedState":
-        return ExpectedState(
-            claims=dict(self.claims),
-            operations=set(self.operations),
-            ended=set(self.ended),
-            doubtful=set(self.doubtful),
-            domains=dict(self.domains),
-            failed_builds=self.failed_builds,
-            reserved_memory_mb=self.reserved_memory_mb,
-        )
-
     def purge(self) -> None:
         """Remove ended claims and all operations, as a purge does."""
         self.claims = self.live
@@ -228,7 +218,7 @@ class Ledger:
     def expected(self, operations: Iterable[str]) -> ExpectedState:
         """Return the expected state; a pending operation counts if the database has it."""
         with self._lock:
-            expected = self.state.copy()
+            expected = copied(self.state)
             for operation_id in self.pending.keys() & set(operations):
                 expected.enter(self.pending[operation_id])
             return expected
