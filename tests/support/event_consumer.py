@@ -21,24 +21,12 @@ Folded = dict[str, tuple[Any, ...]]
 #: What makes queues and messages survive a restart of the broker.
 DURABLE = {"amqp_durable_queues": True}
 
+_COUNTS = ("applied", "skipped", "claims", "orphans", "drifts", "absent", "suspects", "problems")
+_AUDITED: dict[str, Any] = {"audit_cause": "periodic", "complete": True, "seconds": 0.0}
 #: An event without a change.
 ANNOUNCED = Notification(
     type=AUDIT_END,
-    payload=AuditPayload(
-        audit_cause="periodic",
-        complete=True,
-        applied=0,
-        skipped=0,
-        claims=0,
-        orphans=0,
-        drifts=0,
-        absent=0,
-        suspects=0,
-        problems=0,
-        seconds=0.0,
-        refused="",
-        summary="",
-    ),
+    payload=AuditPayload(**_AUDITED, **dict.fromkeys(_COUNTS, 0), refused="", summary=""),
 )
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from immutables import Map
@@ -25,22 +25,6 @@ from tests.support.stored_values import NODE, folded, state_of, take_over
 T = TypeVar("T", Server, ServerOperation)
 
 
-class Database(Protocol):
-    """Makes stores that share their rows, of which copies are made."""
-
-    def store(self) -> Any: ...
-
-    def registry(self) -> ServiceRegistry: ...
-
-    def take(self) -> Any:
-        """Copy everything."""
-        ...
-
-    def put(self, copy: Any) -> None:
-        """Replace everything with a copy, as when a backup is restored."""
-        ...
-
-
 class SqlDatabase:
     """Stores on one engine."""
 
@@ -53,7 +37,8 @@ class SqlDatabase:
     def registry(self) -> ServiceRegistry:
         return SqlServiceRegistry(self._engine)
 
-    def take(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def take(self) -> Any:
+        """Copy everything."""
         with self._engine.connect() as connection:
             if self._engine.dialect.name != "sqlite":  # else each statement has its own view
                 connection.execution_options(isolation_level="REPEATABLE READ")
@@ -62,7 +47,8 @@ class SqlDatabase:
                 for table in metadata.sorted_tables
             }
 
-    def put(self, copy: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    def put(self, copy: Any) -> None:
+        """Replace everything with a copy, as when a backup is restored."""
         with self._engine.begin() as connection:
             if self._engine.dialect.name == "postgresql":  # what agents write meanwhile waits
                 names = ", ".join(table.name for table in metadata.sorted_tables)
@@ -95,6 +81,10 @@ class MemoryDatabase:
             for uuid, (row, parts) in copy.items():
                 vars(row).update(_parts(parts))
                 self._disk.nodes[uuid] = row
+
+
+#: Makes stores that share their rows, of which copies are made.
+Database = SqlDatabase | MemoryDatabase
 
 
 def _parts(parts: Mapping[str, Any]) -> dict[str, Any]:
