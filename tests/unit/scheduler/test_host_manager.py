@@ -66,6 +66,12 @@ def reported(view: View, name: str = "cn1", state=None) -> ReportingAgent:
     return agent
 
 
+@pytest.fixture
+def agent(view) -> ReportingAgent:
+    """The agent of cn1, which has reported."""
+    return reported(view)
+
+
 # -- reports --------------------------------------------------------------------------------------
 
 
@@ -82,8 +88,7 @@ def test_higher_epoch_with_a_lower_revision_is_newer(view, manager):
     assert view.host(agent).vcpus_used == 0 and view.host(agent).base.epoch == 2
 
 
-def test_heartbeat_keeps_the_version_and_refreshes_the_rest(view, manager):
-    agent = reported(view)
+def test_heartbeat_keeps_the_version_and_refreshes_the_rest(view, manager, agent):
     before = view.host(agent)
     view.clock.advance(10)
     service = ServiceState(disabled=True, disabled_reason="maintenance")
@@ -94,16 +99,14 @@ def test_heartbeat_keeps_the_version_and_refreshes_the_rest(view, manager):
     assert (after.up, after.why_not) == (False, "libvirt is away")
 
 
-def test_a_heartbeat_from_before_a_message_about_instances_is_older(view, manager):
-    agent = reported(view)
+def test_a_heartbeat_from_before_a_message_about_instances_is_older(view, manager, agent):
     before = agent.report(service=ServiceState(disabled=True))
     deliver(manager, agent.digest(), agent.report(), before)
     assert not view.host(agent).service.disabled
     assert manager.counts["old"] == 1
 
 
-def test_the_older_of_two_heartbeats_that_overtake_each_other_is_ignored(view, manager):
-    agent = reported(view)
+def test_the_older_of_two_heartbeats_that_overtake_each_other_is_ignored(view, manager, agent):
     first = agent.report(number=1, service=ServiceState(disabled=True))
     second = agent.report(number=2)
     for message in (second, first, second):
@@ -125,8 +128,7 @@ def test_unknown_description_is_asked_for_and_the_host_appears_with_it(view, man
     assert view.host(agent).vcpus_total == 8
 
 
-def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manager):
-    agent = reported(view)
+def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manager, agent):
     before = view.host(agent)
     view.clock.advance(5)
     agent.state = replace(host(reserved_cpus=1), node=agent.state.node, epoch=1, revision=1)
@@ -145,8 +147,7 @@ def test_equal_descriptions_are_shared(view, manager):
     assert one.replica.topology is two.replica.topology
 
 
-def test_description_with_another_digest_is_set_aside(view, manager):
-    agent = reported(view)
+def test_description_with_another_digest_is_set_aside(view, manager, agent):
     liar = ReportingAgent("cn2", host(reserved_cpus=4))
     deliver(manager, liar.report(digest="of something else"))
     assert [each.uuid for each in manager.get_all_host_states()] == [agent.uuid]
@@ -155,8 +156,7 @@ def test_description_with_another_digest_is_set_aside(view, manager):
     assert manager.complete  # a sender that cannot be understood delays nobody
 
 
-def test_report_that_cannot_be_used_changes_nothing(view, manager):
-    agent = reported(view)
+def test_report_that_cannot_be_used_changes_nothing(view, manager, agent):
     before = view.host(agent)
     deliver(manager, agent.report(revision=5, usage=replace(HostUsage(), devices=(["x"],))))
     assert view.host(agent) == before and manager.counts["set_aside"] == 1
@@ -174,8 +174,7 @@ LAST = 2**31 - 1
     [{"epoch": LAST}, {"revision": LAST}, {"instances_revision": LAST}, {"number": LAST}],
     ids=str,
 )
-def test_a_position_that_is_too_high_does_not_freeze_a_host(view, manager, wrong):
-    agent = reported(view)
+def test_a_position_that_is_too_high_does_not_freeze_a_host(view, manager, wrong, agent):
     agent.claim(request(3, 64, owner=uid(1)))
     deliver(manager, *agent.messages(), agent.report(**wrong))
     view.clock.advance(TIMES.down)
@@ -238,8 +237,7 @@ def test_a_host_of_which_a_message_is_set_aside_is_not_selected(view, manager, k
     assert view.host(agent).up and set(manager.get_set_aside()) == {"new"}
 
 
-def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
-    agent = reported(view)
+def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager, agent):
     many = [InstanceInfo(uuid=uid(number)) for number in range(MAX_INSTANCES + 1)]
     half = len(many) // 2
     change(manager, agent, 1, 2, many[:half])
@@ -255,9 +253,8 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def test_aggregates_of_later_hosts_apply_until_the_host_has_another_name(view, manager):
+def test_aggregates_of_later_hosts_apply_until_the_host_has_another_name(view, manager, agent):
     manager.set_aggregates([aggregate("b", "cn1"), aggregate("a", "cn1", "cn2", k="1")])
-    agent = reported(view)
     seen = view.host(agent)
     assert {each.name for each in seen.aggregates} == {"a", "b"}
     assert [each.uuid for each in seen.aggregates] == sorted(e.uuid for e in seen.aggregates)
@@ -274,8 +271,7 @@ def test_aggregates_of_later_hosts_apply_until_the_host_has_another_name(view, m
 # -- hosts that are down --------------------------------------------------------------------------
 
 
-def test_messages_that_are_not_new_are_no_sign_of_life(view, manager):
-    agent = reported(view)
+def test_messages_that_are_not_new_are_no_sign_of_life(view, manager, agent):
     old = agent.report()
     agent.claim(request(1, 64))
     messages = agent.messages()
@@ -352,8 +348,7 @@ def test_view_with_a_database_is_complete_when_its_nodes_are_known_or_had_time(
 # -- instances ------------------------------------------------------------------------------------
 
 
-def test_messages_about_instances_say_who_is_on_the_host(view, manager):
-    agent = reported(view)
+def test_messages_about_instances_say_who_is_on_the_host(view, manager, agent):
     claim = agent.claim(request(1, 64, owner=uid(1)))
     deliver(manager, *agent.messages())
     assert view.host(agent).instance_uuids == set(view.host(agent).instances) == {uid(1)}
@@ -364,8 +359,7 @@ def test_messages_about_instances_say_who_is_on_the_host(view, manager):
     assert view.asked == []
 
 
-def test_digest_that_differs_asks_for_the_list(view, manager):
-    agent = reported(view)
+def test_digest_that_differs_asks_for_the_list(view, manager, agent):
     agent.claim(request(1, 64, owner=uid(1)))
     agent.messages()  # all lost
     agent.number -= 1  # as if nothing had been sent
@@ -399,16 +393,14 @@ def test_assumed_claim_reduces_what_the_file_system_has_left(view, manager):
     assert after.free_disk_mb == 15 * 1024
 
 
-def test_claim_of_a_move_is_listed_but_not_here(view, manager):
-    agent = reported(view)
+def test_claim_of_a_move_is_listed_but_not_here(view, manager, agent):
     claim = replace(assumable(agent.state, request(1, 64, owner=uid(1))), state=INCOMING)
     after = manager.assume(agent.uuid, claim, here=False)
     assert uid(1) in after.instances and after.instances_here == frozenset()
     assert (after.vcpus_used, after.num_instances) == (1, 0)
 
 
-def test_report_that_names_the_claim_confirms_it(view, manager):
-    agent = reported(view)
+def test_report_that_names_the_claim_confirms_it(view, manager, agent):
     asked, operation = request(1, 1024, owner=uid(1)), uid()
     view.assume(agent, asked, operation)
     deliver(manager, agent.report())  # it crossed the selection
@@ -424,8 +416,7 @@ def test_report_that_names_the_claim_confirms_it(view, manager):
     assert view.host(agent).vcpus_used == 1 and manager.counts["confirmed"] == 1
 
 
-def test_forgotten_claim_leaves_nothing(view, manager):
-    agent = reported(view)
+def test_forgotten_claim_leaves_nothing(view, manager, agent):
     before = view.host(agent)
     claim = assumable(agent.state, request(2, 64, 1))
     manager.assume(agent.uuid, claim, here=True)
@@ -435,8 +426,7 @@ def test_forgotten_claim_leaves_nothing(view, manager):
     assert manager.counts["forgotten"] == 1
 
 
-def test_claims_of_an_owner_are_forgotten_unless_its_agent_has_granted_them(view, manager):
-    agent = reported(view)
+def test_claims_of_an_owner_are_forgotten_unless_its_agent_has_granted_them(view, manager, agent):
     claim = assumable(agent.state, request(2, 64, 1))
     manager.assume(agent.uuid, claim, here=True)
     manager.forget_owners({uid()}, BUILD)
@@ -446,8 +436,7 @@ def test_claims_of_an_owner_are_forgotten_unless_its_agent_has_granted_them(view
     assert view.host(agent).vcpus_used == 0
 
 
-def test_claim_is_forgotten_when_its_time_after_the_answer_has_passed(view, manager):
-    agent = reported(view)
+def test_claim_is_forgotten_when_its_time_after_the_answer_has_passed(view, manager, agent):
     claim = assumable(agent.state, request(2, 64, 1))
     manager.assume(agent.uuid, claim, here=True)
     view.assume(agent, request(1, 64, 1))  # of a call that never ends
@@ -460,8 +449,7 @@ def test_claim_is_forgotten_when_its_time_after_the_answer_has_passed(view, mana
     assert manager.counts["expired"] == 2
 
 
-def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(view, manager):
-    agent = reported(view)
+def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(view, manager, agent):
     asked, operation = request(1, 64, owner=uid(1)), uid()
     view.assume(agent, asked, operation)
     agent.claim(asked, operation)
@@ -475,8 +463,7 @@ def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(vi
 
 
 @pytest.mark.parametrize("overtaken", [False, True])
-def test_claim_that_no_message_names_ends_by_the_report(view, manager, overtaken):
-    agent = reported(view)
+def test_claim_that_no_message_names_ends_by_the_report(view, manager, overtaken, agent):
     asked, operation = request(1, 64, owner=uid(1)), uid()
     view.assume(agent, asked, operation)
     agent.claim(asked, operation)
@@ -513,8 +500,7 @@ def test_host_that_is_gone_cannot_get_a_claim(view, manager):
         manager.assume(uid(), assumable(host(), request(1, 64)), here=True)
 
 
-def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view, manager):
-    agent = reported(view)
+def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view, manager, agent):
     agent.claim(request(4, 64, owner=uid(1)))
     instances, _ = agent.messages()
     deliver(manager, instances)
@@ -539,8 +525,9 @@ def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
 
 
 @pytest.mark.parametrize("forced", [True, False])
-def test_agent_that_reports_another_record_of_forced_down_is_corrected(view, manager, forced):
-    agent = reported(view)
+def test_agent_that_reports_another_record_of_forced_down_is_corrected(
+    view, manager, forced, agent
+):
     deliver(manager, agent.report(service=ServiceState(forced_down=not forced)))
     assert view.asked == [], "no record contradicts it"
     manager.set_forced_down({"cn1"} if forced else (), () if forced else {"cn1"})
@@ -551,8 +538,7 @@ def test_agent_that_reports_another_record_of_forced_down_is_corrected(view, man
     assert len(view.asked) == 1
 
 
-def test_agent_that_shares_the_database_reads_the_record_itself(view, manager):
-    agent = reported(view)
+def test_agent_that_shares_the_database_reads_the_record_itself(view, manager, agent):
     manager.expect([agent.uuid])
     manager.set_forced_down({"cn1"})
     deliver(manager, agent.report())

@@ -106,8 +106,12 @@ class Fleet:
         return self.placement.queries
 
 
-def test_alternates_are_queried_too_and_have_what_to_allocate():
-    fleet = Fleet()
+@pytest.fixture
+def fleet():
+    return Fleet()
+
+
+def test_alternates_are_queried_too_and_have_what_to_allocate(fleet):
     [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
     assert [each.provider_uuid for each in found.alternates] == fleet.uuids[1:3]
     for each in (found.selected, *found.alternates):
@@ -118,8 +122,7 @@ def test_alternates_are_queried_too_and_have_what_to_allocate():
     assert len(fleet.queried) == 3
 
 
-def test_hosts_without_candidates_are_counted():
-    fleet = Fleet()
+def test_hosts_without_candidates_are_counted(fleet):
     fleet.placement.having = []
     with pytest.raises(NoValidHost) as refused:
         fleet.select()
@@ -147,8 +150,7 @@ FOR_PLACEMENT = {
 
 
 @pytest.mark.parametrize("wanted", FOR_PLACEMENT.values(), ids=list(FOR_PLACEMENT))
-def test_what_placement_has_to_judge_is_one_query(wanted):
-    fleet = Fleet()
+def test_what_placement_has_to_judge_is_one_query(fleet, wanted):
     with suppress(NoValidHost):
         fleet.select(wanted)
     assert len(fleet.queries) == 1
@@ -164,8 +166,7 @@ def test_what_placement_has_to_judge_is_one_query(wanted):
     ],
     ids=["judges no amounts", "shares a disk"],
 )
-def test_hosts_that_placement_judges_are_queried_together(change):
-    fleet = Fleet()
+def test_hosts_that_placement_judges_are_queried_together(fleet, change):
     state = fleet.hosts.states[fleet.uuids[5]].replica
     fleet.change(5, replica=replace(state, policy=change(state.policy)))
     fleet.select()
@@ -186,14 +187,12 @@ def test_a_named_host_with_the_disk_of_another_tree_is_queried_with_all_trees():
     assert fleet.queried == [ALL, 0]
 
 
-def test_hosts_of_a_group_are_queried_one_by_one():
-    fleet = Fleet()
+def test_hosts_of_a_group_are_queried_one_by_one(fleet):
     assert fleet.select(spec(instance_group=group("anti-affinity"))) == [0]
     assert fleet.queried == [0]
 
 
-def test_a_full_host_is_not_queried():
-    fleet = Fleet()
+def test_a_full_host_is_not_queried(fleet):
     pinned = spec(extra_specs={"hw:cpu_policy": "dedicated"})
     with pytest.raises(NoValidHost) as refused:
         fleet.select(pinned)
@@ -201,16 +200,14 @@ def test_a_full_host_is_not_queried():
     assert refused.value.kwargs["refused"] == {"fit": MANY}
 
 
-def test_a_host_whose_allocations_are_refused_is_passed_over():
-    fleet = Fleet()
+def test_a_host_whose_allocations_are_refused_is_passed_over(fleet):
     fleet.placement.refuses = fleet.uuids[:2]
     assert fleet.select() == [2]
     assert fleet.queried == [0, 1, 2]
     assert len(fleet.hosts.assumed) == 1
 
 
-def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer():
-    fleet = Fleet()
+def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer(fleet):
     fleet.placement.answers = 2
     [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
     assert found.selected.provider_uuid == fleet.uuids[0]
@@ -219,8 +216,7 @@ def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer()
     assert len(fleet.hosts.assumed) == 1
 
 
-def test_each_query_is_sent_while_there_is_time_for_its_answer():
-    fleet = Fleet()
+def test_each_query_is_sent_while_there_is_time_for_its_answer(fleet):
     fleet.placement.having = fleet.uuids[3:]
     fleet.placement.seconds = 6.0
     assert fleet.select() == [3]
@@ -235,15 +231,13 @@ def take(fleet, number):
     others.select_destinations(wanted, [uid()])
 
 
-def test_a_host_that_changes_while_it_is_queried_is_weighed_again():
-    fleet = Fleet()
+def test_a_host_that_changes_while_it_is_queried_is_weighed_again(fleet):
     fleet.placement.meanwhile = lambda: take(fleet, 0)
     assert fleet.select() == [1]
     assert fleet.queried == [0, 1]
 
 
-def test_alternates_are_not_queried_when_it_is_late():
-    fleet = Fleet()
+def test_alternates_are_not_queried_when_it_is_late(fleet):
     fleet.placement.seconds = 16.0
     [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
     assert found.selected.provider_uuid == fleet.uuids[0]
@@ -251,8 +245,7 @@ def test_alternates_are_not_queried_when_it_is_late():
     assert fleet.queried == [0]
 
 
-def test_instances_are_selected_again_when_all_hosts_are_queried():
-    fleet = Fleet()
+def test_instances_are_selected_again_when_all_hosts_are_queried(fleet):
     fleet.placement.having = [fleet.uuids[0], fleet.uuids[-1]]
     assert fleet.select(spec(1, 9 * 1024), instances=2) == [0, MANY - 1]
     assert fleet.placement.written == [fleet.uuids[0], fleet.uuids[-1]]
