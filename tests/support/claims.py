@@ -111,7 +111,6 @@ def metadata(
     *,
     vcpus: int = 2,
     memory_mb: int = 1024,
-    disk_gb: int = 10,
     swap_mb: int = 512,
     extra_specs: Mapping[str, str] | None = None,
     volume: bool = False,
@@ -125,7 +124,7 @@ def metadata(
     return f"""<metadata><nova:instance xmlns:nova='{NOVA}'>
       <nova:package version='32.0.0'/><nova:name>{name}</nova:name>
       <nova:flavor name='m1.web' id='f-7'>
-        <nova:memory>{memory_mb}</nova:memory><nova:disk>{disk_gb}</nova:disk>
+        <nova:memory>{memory_mb}</nova:memory><nova:disk>10</nova:disk>
         <nova:swap>{swap_mb}</nova:swap><nova:ephemeral>0</nova:ephemeral>
         <nova:vcpus>{vcpus}</nova:vcpus><nova:extraSpecs>{specs}</nova:extraSpecs>
       </nova:flavor>

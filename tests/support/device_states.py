@@ -184,19 +184,9 @@ def seen(
     )
 
 
-def audited(
-    base: NodeState,
-    observation: Observation,
-    *,
-    now: NodeState | None = None,
-    lapsed: Iterable[str] = (),
-) -> NodeState:
-    """Return the state after an audit.
-
-    :param now: the state when its plan is applied; None: the base.
-    :param lapsed: claims whose lease has ended.
-    """
-    return audits.audited(base, observation, lapsed, now)[0]
+def audited(base: NodeState, observation: Observation, *, lapsed: Iterable[str] = ()) -> NodeState:
+    """Return the state after an audit. :param lapsed: claims whose lease has ended."""
+    return audits.audited(base, observation, lapsed)[0]
 
 
 SEV = EncryptionCapacity(model=AMD_SEV, cbitpos=51, reduced_phys_bits=1, contexts=2)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -51,14 +52,6 @@ def _replaced(pattern: re.Pattern[str], text: str, draw: Draw) -> str:
         return text
     at = found[_pick(draw, len(found))]
     return text[: at.start()] + ODD[_pick(draw, len(ODD))] + text[at.end() :]
-
-
-def _replaced_number(text: str, draw: Draw) -> str:
-    return _replaced(_NUMBER, text, draw)
-
-
-def _replaced_value(text: str, draw: Draw) -> str:
-    return _replaced(_VALUE, text, draw)
 
 
 def _flipped_bit(text: str, draw: Draw) -> str:
@@ -118,7 +111,7 @@ def _without_text(text: str, draw: Draw) -> str:
 
 
 _CHANGES = (
-    *(_replaced_number, _replaced_value) * 3,
+    *(partial(_replaced, _NUMBER), partial(_replaced, _VALUE)) * 3,
     *(_without_element, _with_element_twice, _without_attributes, _without_text),
     *(_flipped_bit, _cut, _with_entities),
 )

@@ -100,9 +100,9 @@ def ended(name: str) -> Operation:
     return Operation(operation_id=name, digest="", method="abort", ended=True)
 
 
-def devices(*puts: PciDevice, removals: Sequence[str] = ()) -> Change:
-    """Add or change devices, and remove others."""
-    return Change(cause="audit", at=NOW, devices=puts, device_removals=tuple(removals))
+def devices(*puts: PciDevice) -> Change:
+    """Add or change devices."""
+    return Change(cause="audit", at=NOW, devices=puts)
 
 
 def changed(before: Claim, **fields: Any) -> Change:

@@ -11,7 +11,7 @@ from rtagent.conf import load
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, PciPolicy
-from tests.support.configurations import mistakes, parsed, settings
+from tests.support.configurations import parsed, settings
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 NOVA = """
@@ -124,13 +124,6 @@ device_addresses = 0000:08:00.0
     assert [spec.vendor_id for spec in made.specs] == ["10de"]
     assert list(made.aliases) == ["gpu"]
     assert [each.addresses for each in made.mdev_types] == [frozenset({GPU_0})]
-
-
-def test_mistake_in_one_option_does_not_hide_another(tmp_path):
-    text = "[pci]\ndevice_spec = x\nalias = x\n[libvirt]\npmem_namespaces = x\n"
-
-    options = [sentence.split(" ")[1] for sentence in mistakes(tmp_path, text)]
-    assert options == ["device_spec", "alias", "pmem_namespaces"]
 
 
 def test_mdev_types_without_device_addresses_are_doubted(tmp_path):

@@ -168,12 +168,16 @@ report_interval = 90
 operation_retention = 30
 [libvirt]
 call_timeout = 0
+pmem_namespaces = x
+[pci]
+device_spec = x
+alias = x
 """
-
-    options = sorted(line.split(" = ")[0] for line in mistakes(tmp_path, text))
-
-    assert options[:2] == ["[DEFAULT] reserved_host_cpus", "[DEFAULT] service_down_time"]
-    assert options[2:] == ["[claims] operation_retention", "[libvirt] call_timeout"]
+    assert {" ".join(line.split()[:2]) for line in mistakes(tmp_path, text)} == {
+        *("[DEFAULT] reserved_host_cpus", "[DEFAULT] service_down_time"),
+        *("[claims] operation_retention", "[libvirt] call_timeout", "[libvirt] pmem_namespaces"),
+        *("[pci] device_spec", "[pci] alias"),
+    }
 
 
 def test_reload_turns_power_management_on_and_off(tmp_path):
