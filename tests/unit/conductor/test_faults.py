@@ -365,7 +365,7 @@ def test_a_conductor_that_goes_on_late_does_no_harm(name, every, long):
 
 def _suspend(scenario, tried, finish, then, answered):
     """Suspend the conductor at the points of this slice."""
-    passed = list(enumerate(_points(scenario)))
+    passed = list(enumerate(points_of(scenario)))
     # After a call nothing happens until the point after it.
     for number, point in [each for each in passed[2:] if not each[1].endswith("after")][tried]:
         cloud = Trials.prepared(scenario)
@@ -399,7 +399,7 @@ def _suspend(scenario, tried, finish, then, answered):
 
 
 @cache
-def _points(scenario):
+def points_of(scenario):
     cloud = Trials.prepared(scenario)
     faults = cloud.faults
     attempt(cloud, scenario.act)

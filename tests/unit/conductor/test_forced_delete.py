@@ -9,10 +9,20 @@ from rtagent.conductor.errors import (
     ServerNotFound,
 )
 from rtagent.errors import InvalidRequest
-from tests.support.cloud import LARGE, Cloud, spec
+from tests.support.cloud import Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
-from tests.unit.conductor.test_faults import SCENARIOS, SERVER, Trials
+from tests.unit.conductor.test_faults import (
+    SCENARIOS,
+    SERVER,
+    Scenario,
+    Trials,
+    after,
+    build,
+    operation,
+    points_of,
+    resize,
+)
 
 WHY = "the disk of h0 is broken"
 #: The operations that are killed.
@@ -22,6 +32,16 @@ KILLED = (
 )
 
 
+def stop_in_the_confirm(cloud):
+    """Begin a confirm, which stops, because the source is gone."""
+    cloud.switch_off("h0")
+    with pytest.raises(OperationInterrupted):
+        cloud.conductor().confirm(SERVER)
+
+
+STUCK = Scenario(after(build, resize, stop_in_the_confirm), operation("force_delete", WHY))
+
+
 @pytest.fixture
 def cloud():
     return Cloud(placement=True)
@@ -29,14 +49,9 @@ def cloud():
 
 @pytest.fixture
 def stuck(cloud):
-    """A conductor, and a server whose confirm has stopped, because its source is gone."""
-    conductor = cloud.conductor()
-    conductor.build(spec(), server_uuid=SERVER, name="web-1")
-    conductor.resize(SERVER, LARGE)
-    cloud.switch_off("h0")
-    with pytest.raises(OperationInterrupted):
-        conductor.confirm(SERVER)
-    return conductor
+    """A conductor, and a server whose confirm has stopped."""
+    STUCK.prepare(cloud)
+    return cloud.conductor()
 
 
 def test_a_server_whose_operation_is_stuck_is_deleted(cloud, stuck):
@@ -113,32 +128,19 @@ def test_a_reason_is_required(cloud, stuck):
 
 
 def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(every):
-    points = None
-    number = 0
-    while points is None or number < len(points):
-        cloud = Cloud(placement=True)
-        conductor = cloud.conductor()
-        conductor.build(spec(), server_uuid=SERVER)
-        conductor.resize(SERVER, LARGE)
-        cloud.switch_off("h0")
-        with pytest.raises(OperationInterrupted):
-            conductor.confirm(SERVER)
-        cloud.faults = Faults(kill=None if points is None else number)
-        if points is None:
-            cloud.conductor().force_delete(SERVER, WHY)
-            points = cloud.faults.passed
-            assert {"save after", "undefine at h1 after"} <= set(points)
-            continue
+    points = points_of(STUCK)
+    assert {"save after", "undefine at h1 after"} <= set(points)
+    for number in range(0, len(points), every):
+        cloud = Trials.prepared(STUCK)
+        cloud.faults = Faults(kill=number)
         with pytest.raises(Killed):
-            cloud.conductor().force_delete(SERVER, WHY)
+            STUCK.act(cloud)
         cloud.faults = Faults()
         if cloud.records.servers():
-            cloud.conductor().force_delete(SERVER, WHY)
+            STUCK.act(cloud)
         cloud.switch_on("h0")
-        assert cloud.resume() == [], points[number]
-        assert cloud.records.servers() == [], points[number]
+        assert (cloud.resume(), cloud.records.servers()) == ([], []), points[number]
         cloud.check()
-        number += every
 
 
 @pytest.mark.parametrize("name", KILLED)
