@@ -1,7 +1,6 @@
 """A scheduler over hosts in memory, and the requests that tests send it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -174,13 +173,8 @@ class ByIoOps(Weigher):
 
 def request_for(**fields: object) -> Request:
     """Make a request of a plain instance. :param fields: any field of `RequestSpec`."""
-    spec = {"flavor": Flavor(vcpus=1, memory_mb=512), **fields}
-    return Request(
-        spec=RequestSpec(**spec),
-        instance_uuid=UUID(0),
-        alive_since=0.0,
-        now=datetime(2026, 6, 1, tzinfo=UTC),
-    )
+    asked = spec(1, 512, 0, **fields)
+    return Request(spec=asked, instance_uuid=UUID(0), alive_since=0.0, now=NOON)
 
 
 def group(policy: str, *members: str) -> InstanceGroup:

@@ -9,16 +9,14 @@ from msgspec.structs import replace
 from rtagent.model.claim import BUILD, Claim
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from rtagent.model.server import ImageRequest
-from rtagent.ports import NullReporter
 from rtagent.scheduler.claim_template import NO_OWNER, claim_template
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.filter import Rejection
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.host_manager import HostManager
 from tests.support.device_states import device_host
 from tests.support.host_states import host_state
-from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, host, uid
-from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.hosts import NOON, PINNED, PINNING, host, uid
+from tests.support.reporting_agents import ReportingAgent, reported
 from tests.support.scheduling import scheduler, spec
 
 HOST = host_state("cn1", host(numa=PINNING))
@@ -109,9 +107,7 @@ def test_the_claims_limits_have_the_networks_of_the_request():
 
 def test_calls_at_the_same_time_assume_no_cpu_twice():
     agents = [ReportingAgent(f"cn{number}", host(numa=PINNING)) for number in range(4)]
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
-    for agent in agents:
-        deliver(manager, *agent.answer())
+    manager = reported(*agents)
     chooser = scheduler(manager, filters=["NUMATopologyFilter"])
 
     def select(_: int) -> bool:

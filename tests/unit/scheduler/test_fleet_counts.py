@@ -9,12 +9,10 @@ from rtagent.errors import InvalidFlavor, InvalidRequest
 from rtagent.model.host_report import ServiceState
 from rtagent.model.request import Flavor, Image
 from rtagent.model.server import InstanceGroup
-from rtagent.ports import NullReporter
 from rtagent.scheduler.fleet_counts import FleetCounts
-from rtagent.scheduler.host_manager import HostManager
 from tests.support.host_states import aggregate, host_state
 from tests.support.hosts import PINNING, ManualClock, host, request
-from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.reporting_agents import ReportingAgent, deliver, reported
 from tests.support.scheduling import HostsInMemory, scheduler, spec
 
 LARGE = Flavor(name="large", vcpus=1, memory_mb=6 * 1024)
@@ -38,11 +36,9 @@ def summaries(counts):
 def two_agents(*quantities, **fields):
     """Two agents with a claim each, and the manager that knows them."""
     agents = [ReportingAgent("cn1"), ReportingAgent("cn2")]
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
     for agent in agents:
         agent.claim(request(*quantities, **fields))
-        deliver(manager, *agent.answer())
-    return agents, manager
+    return agents, reported(*agents)
 
 
 def of(counts, *arguments, **fields):
@@ -259,10 +255,9 @@ def test_while_no_host_can_be_selected_for_a_flavor_it_has_an_error_and_no_room(
 def claimed(*builds):
     """The counts of a host with these guests, with the filter of images by aggregates."""
     agent = ReportingAgent("cn1", host(numa=PINNING, cpu_allocation_ratio=4.0))
-    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
     for build in builds:
         assert agent.claim(build)
-    deliver(manager, *agent.answer())
+    manager = reported(agent)
     manager.set_aggregates([aggregate("windows", "cn1", os_distro="windows")])
     return counted(manager, filters=("AggregateImagePropertiesIsolation",)).capacity().flavors
 
