@@ -13,11 +13,12 @@ from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.metric import Metric
 from rtagent.model.node import Aggregate, Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import NumaPolicy, PciPolicy, Policy
+from rtagent.model.policy import NumaPolicy, PciPolicy
 from rtagent.model.request import BuildRequest
-from rtagent.model.topology import Cell, Topology
+from rtagent.model.topology import Cell
 from rtagent.scheduler.host_state import HostState, replica_fields
 from tests.support.hosts import NOON, call, host, request
+from tests.support.numa_hosts import LARGE, cell, topology
 from tests.support.pci_hosts import ALIASES, PF_0, PF_1, nic, record
 
 #: The monotonic time of the last message of every host that these builders make.
@@ -82,28 +83,20 @@ def fleet_node(guests: int = 0) -> NodeState:
     :param guests: of every four, two are plain, one is pinned and has 2 MiB pages, and one is
         pinned and has a virtual function. At most 32.
     """
-    cells = tuple(_cell(number) for number in (0, 1))
-    cpus = frozenset[int]().union(*(cell.cpus for cell in cells))
-    shared = frozenset(cpu for cpu in cpus if cpu % _CPUS < _SHARED)
-    policy = Policy(
-        cpu_allocation_ratio=host(cpu_allocation_ratio=4.0).policy.cpu_allocation_ratio,
-        numa=NumaPolicy(cpu_shared_set=shared, cpu_dedicated_set=cpus - shared),
-        pci=PciPolicy(aliases=ALIASES),
+    there = replace(
+        topology(*(_cell(number) for number in (0, 1))),
+        disk_mb=2000 * 1024,
+        hypervisor_type="QEMU",
+        hypervisor_version=8002002,
+        cpu_info={"arch": "x86_64", "vendor": "AMD", "model": "EPYC", "features": ["svm"]},
+        supported_hv_specs=(("x86_64", "kvm", "hvm"), ("x86_64", "qemu", "hvm")),
     )
+    shared = frozenset(cpu for cpu in there.cpus if cpu % _CPUS < _SHARED)
+    numa = NumaPolicy(cpu_shared_set=shared, cpu_dedicated_set=there.cpus - shared)
     devices = (*nic(PF_0, 16, 0), *nic(PF_1, 16, 1))
-    state = NodeState(
+    state = replace(
+        host(there, cpu_allocation_ratio=4.0, numa=numa, pci=PciPolicy(aliases=ALIASES)),
         node=node_named("fleet"),
-        policy=policy,
-        topology=Topology(
-            cpus=cpus,
-            memory_mb=sum(cell.memory_mb for cell in cells),
-            disk_mb=2000 * 1024,
-            hypervisor_type="QEMU",
-            hypervisor_version=8002002,
-            cpu_info={"arch": "x86_64", "vendor": "AMD", "model": "EPYC", "features": ["svm"]},
-            supported_hv_specs=(("x86_64", "kvm", "hvm"), ("x86_64", "qemu", "hvm")),
-            cells=cells,
-        ),
         devices=PciDevices(record(each for each in devices if each.dev_type == SRIOV_VF)),
     )
     for number in range(guests):
@@ -131,16 +124,8 @@ _full = cache(fleet_node)
 
 
 def _cell(number: int) -> Cell:
-    first = number * _CPUS
-    return Cell(
-        id=number,
-        cpus=frozenset(range(first, first + _CPUS)),
-        memory_mb=64 * 1024,
-        siblings=tuple(frozenset({n, n + 1}) for n in range(first, first + _CPUS, 2)),
-        sockets=frozenset({number}),
-        distances={number: 10, 1 - number: 20},
-        pages={4: 48 * 1024 * 256, 2048: 8192},
-    )
+    plain = cell(number, _CPUS // 2, memory_mb=64 * 1024, huge={LARGE: 8192})
+    return replace(plain, distances={number: 10, 1 - number: 20})
 
 
 def _guest(number: int) -> BuildRequest:

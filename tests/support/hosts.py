@@ -20,7 +20,8 @@ from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance, Limits
 from rtagent.model.stored import Stored
-from rtagent.model.topology import Cell, Topology
+from rtagent.model.topology import Topology
+from tests.support.numa_hosts import LARGE, cell
 
 T = TypeVar("T")
 
@@ -28,15 +29,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 NODE = Node(uuid=str(UUID(int=1)), host="cn1", hypervisor_hostname="cn1.example", host_ip="::1")
 #: Two cells of four CPUs, each core with two threads, and pages of 2 MB and of 4 KiB.
 CELLS = tuple(
-    Cell(
-        id=number,
-        cpus=frozenset(range(number * 4, number * 4 + 4)),
-        memory_mb=8192,
-        siblings=tuple(frozenset({n, n + 1}) for n in (number * 4, number * 4 + 2)),
-        sockets=frozenset({number}),
-        distances={number: 10, 1 - number: 20},
-        pages={4: (8192 - 1024) * 256, 2048: 512},
-    )
+    replace(cell(number, cores=2, huge={LARGE: 512}), distances={number: 10, 1 - number: 20})
     for number in (0, 1)
 )
 TOPOLOGY = Topology(cpus=frozenset(range(8)), memory_mb=16384, disk_mb=100 * 1024, cells=CELLS)

@@ -7,7 +7,7 @@ from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.device import AssignedDevice, PciDevice, PciDevices, Tags
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NumaPolicy
 from rtagent.pci.mdev import mdev_uuid
 from tests.support.claims import assigned, pinned_claim
 from tests.support.hosts import NODE, host, uid, with_claims
@@ -115,5 +115,4 @@ def pinned_host() -> NodeState:
     foreign = replace(
         domain(1, 64, FOREIGN_DOMAIN), name="odd", occupancy=Occupancy(pcpus=frozenset({0, 3, 9}))
     )
-    made = replace(host(CELLS), policy=Policy(numa=POLICY))
-    return with_claims(made, CLAIMS, (foreign,))
+    return with_claims(host(CELLS, numa=POLICY), CLAIMS, (foreign,))
