@@ -23,17 +23,11 @@ from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES
 from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import (
-    Alias,
-    EnabledMdevType,
-    PciPolicy,
-    PlacementPolicy,
-    Policy,
-)
+from rtagent.model.policy import Alias, PciPolicy, PlacementPolicy, Policy
 from rtagent.model.request import Allocation, BuildRequest, Image, Limits, NumaLimits, PciRequest
 from rtagent.numa.host_cells import HostCells
 from rtagent.pci.mdev import mdev_inventories, mdev_uuid
-from tests.support.device_states import SEV, SEV_ES, attaching
+from tests.support.device_states import SEV, SEV_ES, VGPU_TYPE, attaching
 from tests.support.hosts import NODE, NOON, call, request, uid
 from tests.support.pci_hosts import gpu, record
 from tests.support.provider_files import additional
@@ -50,17 +44,12 @@ ALIASES = {
     )
 }
 MDEV_TYPES = (
-    EnabledMdevType(
-        type="nvidia-11",
-        addresses=frozenset({"0000:0a:00.0", "0000:0b:00.0"}),
-        resource_class="VGPU",
-        max_instances=None,
-    ),
-    EnabledMdevType(
+    replace(VGPU_TYPE, addresses=frozenset({"0000:0a:00.0", "0000:0b:00.0"})),
+    replace(
+        VGPU_TYPE,
         type="nvidia-12",
         addresses=frozenset({"0000:0c:00.0"}),
         resource_class=CUSTOM_MDEV,
-        max_instances=None,
     ),
 )
 GPUS = tuple(

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from rtagent.conf.filter_scheduler import FilterOptions
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.model.change import Change
@@ -116,16 +118,8 @@ class HostsInMemory:
             for owner in replica.owners
         }
         instances = {**{k: v for k, v in before.instances.items() if k not in infos}, **infos}
-        after = HostState(
-            **replica_fields(replica),
-            base=before.base,
-            version=before.version + 1,
-            seen=before.seen,
-            service=before.service,
-            aggregates=before.aggregates,
-            instances=instances,
-            instance_uuids=frozenset(instances),
-        )
+        changed = {"instances": instances, "instance_uuids": frozenset(instances)}
+        after = replace(before, version=before.version + 1, **replica_fields(replica), **changed)
         self.states[node_uuid] = after
         return after
 

@@ -27,7 +27,6 @@ from rtagent.model.host_report import (
     UsedQuantity,
 )
 from rtagent.model.metric import Metric
-from rtagent.model.topology import Cell
 from rtagent.scheduler.report_documents import (
     MAX_UNPACKED,
     MAX_VALUES,
@@ -37,6 +36,7 @@ from rtagent.scheduler.report_documents import (
     report_from,
 )
 from tests.support import stored_values as stored
+from tests.support.numa_hosts import cell
 
 DEVICES = (stored.DEVICE, stored.device(2))
 PARTS = {"devices": DEVICES, "resource_inventories": stored.INVENTORIES}
@@ -289,17 +289,8 @@ def test_a_host_as_large_as_its_bounds_is_read():
     size = MAX_CPUS // MAX_CELLS
     fields = {"distances": dict.fromkeys(range(MAX_CELLS), 255)}
     fields["pages"] = dict.fromkeys(range(1, MAX_PAGE_SIZES + 1), 2**22)
-    spans = [range(at * size, (at + 1) * size) for at in range(MAX_CELLS)]
-    cells = [
-        Cell(
-            id=at,
-            cpus=frozenset(span),
-            memory_mb=2**24,
-            siblings=tuple(frozenset((cpu, cpu + 1)) for cpu in span[::2]),
-            **fields,
-        )
-        for at, span in enumerate(spans)
-    ]
+    numbers = range(MAX_CELLS)
+    cells = [replace(cell(at, size // 2, memory_mb=2**24), **fields) for at in numbers]
     topology = replace(stored.TOPOLOGY, cpus=frozenset(range(MAX_CPUS)), cells=tuple(cells))
     addresses = (f"{at:04x}:00:00.0" for at in range(MAX_DEVICES))
     known = stored.DEVICE
