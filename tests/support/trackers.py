@@ -23,6 +23,7 @@ from rtagent.ports import Clock, NullReporter, Store
 from rtagent.reconcile.steps import AuditStep
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
+from tests.servers.daemon import wait_until
 from tests.support.host_states import fleet_node, node_named
 from tests.support.hosts import NODE, PINNED, TOPOLOGY, ManualClock, call, host, request
 
@@ -125,12 +126,7 @@ def stored_state(store: Any) -> NodeState:
 
 def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
     """Wait until that many decisions are queued behind the commit that is under way."""
-    pause = threading.Event()
-    for _ in range(24_000):
-        if tracker.waiting == number:
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"{tracker.waiting} decisions are queued, not {number}")
+    wait_until(lambda: tracker.waiting == number, pause=0.005)
 
 
 class Reports(NullReporter):

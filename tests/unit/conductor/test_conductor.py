@@ -1,7 +1,5 @@
 """Operations without faults, refusals of hosts, leases, and conductors that share a database."""
 
-import time
-
 import pytest
 from msgspec.structs import replace
 
@@ -24,6 +22,7 @@ from rtagent.errors import (
 )
 from rtagent.model.request import Flavor
 from rtagent.model.server import InstanceGroup
+from tests.servers.daemon import wait_until
 from tests.support.cloud import Cloud, spec
 from tests.support.cloud_parts import Faults, Killed
 from tests.support.hosts import uid
@@ -246,12 +245,7 @@ def test_an_operation_shows_signs_of_life_as_long_as_a_hook_runs(cloud):
 
     def wait_for_signs():
         [operation] = cloud.records.operations(running=True)
-        for _ in range(6_000):
-            [now] = cloud.records.operations(running=True)
-            if now.beat >= operation.beat + 20:
-                return
-            time.sleep(0.01)
-        raise AssertionError("there is no sign of life")
+        wait_until(lambda: cloud.records.operation(operation.uuid).beat >= operation.beat + 20)
 
     cloud.hooks.actions["prepare"] = wait_for_signs
     cloud.conductor().build(spec())
