@@ -6,8 +6,6 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from msgspec.structs import replace
 
-from rtagent import claims
-from rtagent.model.decision import Granted
 from rtagent.model.device import SRIOV_VF, PciDevices
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.metric import Metric
@@ -17,7 +15,8 @@ from rtagent.model.policy import NumaPolicy, PciPolicy
 from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Cell
 from rtagent.scheduler.host_state import HostState, replica_fields
-from tests.support.hosts import NOON, call, host, request
+from tests.support.device_states import with_builds
+from tests.support.hosts import host, request
 from tests.support.numa_hosts import LARGE, cell, topology
 from tests.support.pci_hosts import ALIASES, PF_0, PF_1, nic, record
 
@@ -99,11 +98,7 @@ def fleet_node(guests: int = 0) -> NodeState:
         node=node_named("fleet"),
         devices=PciDevices(record(each for each in devices if each.dev_type == SRIOV_VF)),
     )
-    for number in range(guests):
-        decision = claims.instance_claim(state, call(), NOON, _guest(number))
-        assert isinstance(decision, Granted), str(decision)
-        state = state.fold(decision.change)
-    return state
+    return with_builds(state, *map(_guest, range(guests)))
 
 
 def fleet(number: int, guests: int = 20) -> tuple[HostState, ...]:

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from rtagent import claims
 from rtagent.model.device import PciDevices
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec
 from rtagent.scheduler.advice import advised
 from rtagent.scheduler.fleet import ask
+from tests.support.device_states import running
 from tests.support.host_states import aggregate
-from tests.support.hosts import NOON, PINNED, PINNING, call, host, request
+from tests.support.hosts import PINNED, PINNING, host, request
 from tests.support.pci_hosts import ALIASES, GPU_0, gpu, record
 from tests.support.reporting_agents import ReportingAgent, reported
 from tests.support.scheduling import scheduler
@@ -28,8 +28,7 @@ def agents(*guests):
             others = {**PINNED, **specs}
             facts = {"vm_state": others.pop("vm_state", "active"), "display_name": f"g{memory_mb}"}
             claim = agent.claim(request(vcpus, memory_mb, instance=facts, extra_specs=others))
-            decision = claims.activate_claim(agent.state, call(), NOON, claim.uuid)
-            agent.state = agent.state.fold(decision.change)
+            agent.state = running(agent.state, claim)
     return made
 
 

@@ -5,18 +5,14 @@ from msgspec.structs import replace
 from rtagent.capacity.catalogue import MAX_FLAVORS, catalogue
 from rtagent.model.claim import ATTACH
 from rtagent.model.request import Flavor, Image, PciRequest
-from rtagent.testing.memory_store import MemoryStore
+from tests.support.device_states import with_builds
 from tests.support.hosts import PINNING, host, request, uid
-from tests.support.trackers import claim, tracker_on
 
 SMALL = Flavor(name="small", vcpus=1, memory_mb=512)
 
 
 def state(*builds):
-    tracker = tracker_on(MemoryStore())
-    for build in builds:
-        claim(tracker, build)
-    return replace(tracker.snapshot(), policy=host(numa=PINNING).policy)
+    return with_builds(host(numa=PINNING), *builds)
 
 
 def build(name="small", *, image=None, **instance):
