@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
@@ -26,7 +25,6 @@ from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint, InFlight
-from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.restoration import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
@@ -39,6 +37,7 @@ from rtagent.virt.libvirt import guest
 from tests.support.hosts import NODE, NOON, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
 from tests.support.trackers import enroll
+from tests.support.workload.deployment import open_transport
 
 VERSION = "1.2.3"
 POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
@@ -327,13 +326,10 @@ class Contender:
     """
 
     def __init__(self, url: str, host: str) -> None:
-        conf = cfg.ConfigOpts()
-        conf([])
-        self.transport = transport = get_transport(conf, url)
-        conf.set_override("transport_url", url)
+        self.transport = open_transport(url)
         self.me = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="n", state_path="/s")
         self.met: list[AgentIdentity] = []
-        lock = host_lock(transport, host, self.me, self.met.append)
+        lock = host_lock(self.transport, host, self.me, self.met.append)
         assert lock is not None
         self.lock: HostLock = lock
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import oslo_messaging
 from msgspec.structs import replace
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.capacity.advice import Advice, Move
@@ -25,7 +24,6 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
 from rtagent.rpc.serving import CheckCaller, Endpoint, InFlight
-from rtagent.rpc.transport import get_transport
 from rtagent.rpc.trust.access import Authenticate
 from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
@@ -38,6 +36,7 @@ from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.rpc import invoke
+from tests.support.workload.deployment import open_transport
 
 
 class Hosts:
@@ -247,10 +246,7 @@ class SchedulerBus:
     """
 
     def __init__(self, url: str) -> None:
-        conf = cfg.ConfigOpts()
-        conf([])
-        self.transport = get_transport(conf, url)
-        conf.set_override("rabbit_interval_max", 1, group="oslo_messaging_rabbit")
+        self.transport = open_transport(url, rabbit_interval_max=1)
         self.api = SchedulerAPI(self.transport, timeout=30)
         self.context = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
         self._client = oslo_messaging.get_rpc_client(
