@@ -236,6 +236,8 @@ def test_a_server_that_was_built_on_a_named_host_can_move(cloud, move, host):
     assert moved.place.host == (host or "h1")
     asked = cloud.scheduler.specs[-1].requested_destination
     assert asked == Destination(host=host, aggregates=zone)
+    cloud.switch_on("h0")
+    assert cloud.resume() == []
 
 
 def test_a_move_knows_the_servers_that_joined_the_group_and_not_where_they_were(cloud):
