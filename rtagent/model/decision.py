@@ -170,7 +170,15 @@ def _sentence(reasons: Sequence[Mapping[str, Any]], live_migration: bool) -> str
         return NUMA_WITH_DEVICES if devices else NUMA
     if any(" cells " in each["where"] for each in devices):  # elsewhere there are enough
         return NUMA_WITH_DEVICES
-    return DEVICES if devices else ""
+    return DEVICES if devices else next(filter(None, map(_of_class, reasons)), "")
+
+
+def _of_class(reason: Mapping[str, Any]) -> str:
+    """Return Nova's sentence for resources that are assigned one by one; "": it is about others."""
+    if reason["unit"] != "units" or reason["code"] != ReasonCode.INSUFFICIENT:
+        return ""
+    needed = f"Needed {reason['requested']} units of resource class {reason['resource']}"
+    return f"{needed}, but {reason['available']} are available."
 
 
 def _is_of_pages(reason: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from rtagent.model.decision import DEVICES, NUMA, NUMA_WITH_DEVICES, PAGE_SIZE, 
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
-from tests.support.device_states import device_host, refusal
+from tests.support.device_states import PMEM, built, device_host, policy, refusal
 from tests.support.hosts import PINNED, PINNING, host, request
 
 
@@ -48,7 +48,15 @@ def test_amounts_have_no_sentence_but_their_numbers():
     )
 
 
-def test_resource_classes_have_no_sentence_but_their_numbers():
+def test_resources_that_are_assigned_one_by_one():
+    asked = request(extra_specs={"hw:pmem": "4GB,4GB"})
+    state, _ = built(device_host(pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    reasons = refused(state, asked)
+    sentence = f"Needed 2 units of resource class {PMEM.resource_class}, but 1 are available."
+    assert nova_reason(reasons) == f"{sentence} {reasons[0]['message']}"
+
+
+def test_resource_classes_that_the_host_lacks_have_no_sentence_but_their_numbers():
     asked = request(extra_specs={"resources:VGPU": "1"})
     assert nova_reason(refused(host(), asked)).startswith("VGPU: 1 units requested")
 
