@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from nova import objects
-from nova.virt import hardware
 
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.model.assignment import AssignedQuantity
@@ -30,6 +29,7 @@ from rtagent.model.request import (
     PciRequest,
     ProviderMapping,
 )
+from rtagent.nova.releases import encryption_model
 
 _HYPERTHREADING = "trait:HW_CPU_HYPERTHREADING"
 #: Keys of extra specs that state amounts, or how CPUs are pinned. Of the keys that start
@@ -278,11 +278,11 @@ def requested_quantities(state: NodeState, nova: Any, image: Any) -> Iterator[As
     specs = nova.extra_specs if "extra_specs" in nova else {}
     for _, _, name, value in replace(NO_FLAVOR, extra_specs=specs).in_request_groups:
         asked[name] += int(value)
-    model = hardware.get_mem_encryption_constraint(nova, image)
+    model = encryption_model(nova, image)
     contexts = {
         pool: suffix
         for pool, suffix in pools.contexts.items()
-        if model is not None and suffix == provider_suffix(model.model)
+        if model is not None and suffix == provider_suffix(model)
     }
     asked.update(name for _, name in contexts)
     for (uuid, name), suffix in {**pools.additional, **contexts}.items():

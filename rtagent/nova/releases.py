@@ -64,3 +64,13 @@ def forget_device_providers(tracker: Any, allocations: Any) -> None:
     forget = getattr(tracker, "_invalidate_pci_in_placement_cached_rps", None)
     if forget is not None:
         forget(allocations)
+
+
+def encryption_model(flavor: Any, image: Any) -> str | None:
+    """Return for which model of encrypted memory a guest needs a context; None: for none.
+
+    Nova 31 only says whether memory is encrypted. It has no providers of contexts.
+    """
+    from nova.virt import hardware
+
+    return getattr(hardware.get_mem_encryption_constraint(flavor, image), "model", None)
