@@ -144,20 +144,19 @@ class Hold(Value, frozen=True, kw_only=True):
 
         :param without: units of the hold that the claim cannot have, because others have them.
         """
-        mine, theirs = claim.flavor, self.flavor
-        if (mine.vcpus, mine.memory_mb, mine.root_gb) != (
-            theirs.vcpus,
-            theirs.memory_mb,
-            theirs.root_gb,
-        ):
+        amounts = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+        if any(getattr(claim.flavor, name) != getattr(self.flavor, name) for name in amounts):
             return False
         if not self.is_topology_known:
             return True
         cpus = [int(name) for kind, name in without if kind == PCPU]
         if fingerprint(claim.numa_topology) != fingerprint(assignment(self.numa_topology), cpus):
             return False
-        missing = self.identifiers - {each.identifier for each in claim.resources}
-        return all((RESOURCE, name) in without for name in missing)
+        # Nova's rows do not say which mediated devices it has.
+        namespaces = {unit.identifier for unit in claim.resources if unit.parent_addr is None}
+        if not namespaces <= self.identifiers:
+            return False
+        return all((RESOURCE, name) in without for name in self.identifiers - namespaces)
 
 
 def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:

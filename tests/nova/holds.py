@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec.structs import replace
 from nova.context import get_admin_context
 from nova.tests.unit.fake_instance import fake_instance_obj
 
+from rtagent.model.assignment import AssignedResource
 from rtagent.model.claim import Claim
 from rtagent.model.guest import AdoptRequest
 from rtagent.model.node_state import NodeState
@@ -71,6 +73,23 @@ class HoldTest(unittest.TestCase):
             hold = Hold(instance=instance, flavor=old.flavor, numa_topology=None, prefix=prefix)
             reconcile(node, [hold])
             self.assertEqual([other.uuid], [claim.uuid for claim in node.released])
+
+    def test_claim_is_that_of_a_hold_only_with_its_disk_and_its_namespaces(
+        self,
+    ) -> None:
+        """Of mediated devices Nova's rows say nothing."""
+        claim = Agent().run()
+        instance = SimpleNamespace(
+            uuid=claim.owner_id, task_state=None, migration_context=None, resources=None
+        )
+        hold = Hold(instance=instance, flavor=claim.flavor, numa_topology=None)
+        mdev = AssignedResource(resource_class="VGPU", identifier="m", parent_addr="0000:81:00.0")
+        self.assertTrue(hold.matches(replace(claim, resources=(mdev,))))
+        namespace = AssignedResource(resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier="ns_0")
+        self.assertFalse(hold.matches(replace(claim, resources=(namespace,))))
+        for name in ("ephemeral_gb", "swap"):
+            flavor = replace(claim.flavor, **{name: 1})
+            self.assertFalse(hold.matches(replace(claim, flavor=flavor)), name)
 
     def test_what_is_gone_is_released_first_and_a_guest_comes_before_the_end_of_a_move(
         self,
