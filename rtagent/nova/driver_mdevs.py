@@ -185,7 +185,8 @@ class DriverMdevs:
         """
         owner_id = getattr(allocations, "consumer", "")
         self._record(owner_id, [])  # of a rebuild: the domain that had them is gone
-        chosen: list[str] = self._choose(self._of_this_host(owner_id, allocations))
+        # Nova 31 returns None for a server without virtual GPUs.
+        chosen: list[str] = self._choose(self._of_this_host(owner_id, allocations)) or []
         self._record(owner_id, chosen)
         return chosen
 
