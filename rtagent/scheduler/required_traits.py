@@ -23,7 +23,7 @@ _VALUES: Mapping[str, Mapping[str, str | None]] = {
         "passthrough": os_traits.COMPUTE_ADDRESS_SPACE_PASSTHROUGH,
     },
     "hw:sound_model": {
-        "virtio": os_traits.COMPUTE_SOUND_MODEL_VIRTIO,
+        "virtio": "COMPUTE_SOUND_MODEL_VIRTIO",  # which the os-traits of Nova 31 lacks
         **dict.fromkeys(("ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb")),
     },
 }
