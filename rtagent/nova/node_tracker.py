@@ -10,11 +10,12 @@ from typing import Any
 
 import os_resource_classes as orc
 from msgspec.structs import replace
-from nova import objects, utils
+from nova import exception, objects, utils
 from nova.compute import resource_tracker
 from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
 
 from rtagent.conf.settings import Settings
+from rtagent.errors import ConfigError
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node_state import NodeState
@@ -167,7 +168,10 @@ class NodeTracker(resource_tracker.ResourceTracker):
             own = replace(own, provider_files=self._files)
             settings = node_settings(CONF, compute_node, report, own, self._ratios(nodename))
             if is_opened := nodename not in self.nodes:
-                self.nodes[nodename] = self._open_node(compute_node, settings)
+                try:
+                    self.nodes[nodename] = self._open_node(compute_node, settings)
+                except ConfigError as error:  # else Nova would start without this node
+                    raise exception.InvalidConfiguration(str(error)) from error
             node = self.nodes[nodename]
             node.observe(settings, report, self._mdevs.host(), contexts(self.driver))
             if is_opened and self._has_devices(node):
