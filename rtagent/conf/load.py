@@ -18,8 +18,8 @@ from rtagent import __version__
 from rtagent.conf import placement
 from rtagent.conf.devices import MdevOptions, mdev_group, mdev_options
 from rtagent.conf.neutron import physnet_group, physnet_options
-from rtagent.conf.options import Mistakes, note, options, section, sections, values
-from rtagent.conf.rules import broken_rules, unlisted_networks
+from rtagent.conf.options import Mistakes, note, options, section, values
+from rtagent.conf.rules import broken_rules
 from rtagent.conf.settings import Settings, groups
 from rtagent.errors import ConfigError
 from rtagent.model.printable import printable_lines
@@ -146,8 +146,7 @@ def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
         for name in read["neutron"].physnets
     }
     settings = Settings(mdev=mdev, physnets=physnets, **read)
-    written = {group for _, groups_of_file in sections(conf) for group in groups_of_file}
-    for error in (*broken_rules(settings), *unlisted_networks(settings, written)):
+    for error in broken_rules(settings):
         note(mistakes, error)
     return settings, mistakes
 

@@ -2,10 +2,10 @@
 
 import os.path
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rtagent.conf.neutron import physnet_group
-from rtagent.conf.options import mistake, plain
+from rtagent.conf.options import mistake
 from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
 from rtagent.errors import ConfigError
@@ -112,16 +112,3 @@ def _networks(settings: Settings) -> Iterator[ConfigError]:
         if not cells:
             rule = f"must list the NUMA cells of {name}, which is in [neutron] physnets"
             yield mistake(physnet_group(name), "numa_nodes", "", rule)
-
-
-def unlisted_networks(settings: Settings, groups: Iterable[str]) -> Iterator[ConfigError]:
-    """Yield an error for each group of a physical network that is not listed.
-
-    :param groups: all groups of the files, in lower case.
-    """
-    listed = {plain(name) for name in settings.physnets}
-    for group in sorted(groups):
-        name = group.removeprefix(physnet_group(""))
-        if name != group and name not in listed:
-            rule = f"must list {name}, because there is a group [{group}]"
-            yield mistake("neutron", "physnets", ",".join(settings.neutron.physnets), rule)

@@ -21,6 +21,8 @@ from rtagent.model.base import Value
 
 #: The namespaces of the options that a file may have.
 NAMESPACES = ("rtagent", *LIBRARIES)
+#: The option that lists whose groups are read, by what the names of these groups begin with.
+_LISTS = {mdev_group(""): "[devices] enabled_mdev_types", physnet_group(""): "[neutron] physnets"}
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
@@ -30,8 +32,12 @@ def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """
     errors = (error.kwargs for error in not_honoured(conf))
     known = _known(_groups(conf)) | {(error["group"], error["option"]) for error in errors}
+    read = {group for group, _ in known}
     for where, (group, name) in _written(conf):
-        if (group, name) not in known:
+        prefix = next((prefix for prefix in _LISTS if group.startswith(prefix)), "")
+        if prefix and group not in read:
+            yield f"{where} is not read: {_LISTS[prefix]} does not list {group[len(prefix) :]}"
+        elif (group, name) not in known:
             right = name.lower().replace("-", "_")
             meant = f": {right} is" if (group, right) in known else ""
             yield f"{where} is not an option of the agent{meant}"

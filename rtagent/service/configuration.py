@@ -165,13 +165,13 @@ def checked(conf: cfg.ConfigOpts, before: Settings | None = None, rules: Rules =
     :raises ExceptionGroup: of `ConfigError`: every mistake.
     """
     settings, mistakes = load.judge(conf, before)
+    ours = len(mistakes)
     libraries.judge(conf, mistakes)
-    for accept in rules.accept(conf, settings):
-        try:
-            accept()
-        except ConfigError as error:
-            note(mistakes, error)
-        except cfg.Error:  # an unreadable option of a library, which was noted above
-            continue
+    if len(mistakes) == ours:  # else adapters could stumble over the options of libraries
+        for accept in rules.accept(conf, settings):
+            try:
+                accept()
+            except ConfigError as error:
+                note(mistakes, error)
     load.refuse(mistakes)
     return settings

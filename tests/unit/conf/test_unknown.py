@@ -30,7 +30,7 @@ rabbit_quorum_queue = true
 auth_type = password
 username = me
 """
-#: Groups of types: enabled, under its old name, and not enabled; and a group of a network.
+#: Groups of types: enabled, under its old name, and not enabled; and groups of networks.
 TYPES = """
 [devices]
 enabled_mdev_types = nvidia-35
@@ -52,10 +52,13 @@ physnets = a
 [neutron_physnet_a]
 numa_nodes = 0
 nodes = 0
+[neutron_physnet_b]
+numa_nodes = 0
 """
 EXPIRY = "[claims] claim-expiry-time: claim_expiry_time is"
 SET = "[compute] CPU_Dedicated_Set: cpu_dedicated_set is"
-MAX_INSTANCES = "[mdev_nvidia-36] max_instances"
+MDEV = "max_instances is not read: [devices] enabled_mdev_types does not list"
+PHYSNET = "[neutron_physnet_b] numa_nodes is not read: [neutron] physnets does not list b"
 NOWHERE = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
 IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
 
@@ -64,8 +67,16 @@ IN_NOVA = "[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n"
     ("text", "unknown"),
     [
         (MISSPELT, ["[DEFAULT] reserved_host_memory", "[claim] claim_expiry_time", EXPIRY, SET]),
-        (TYPES, ["[mdev_nvidia-35] instances", MAX_INSTANCES, "[neutron_physnet_a] nodes"]),
-        (NOWHERE, ["[mdev_a] max_instances"]),
+        (
+            TYPES,
+            [
+                "[mdev_nvidia-35] instances",
+                f"[mdev_nvidia-36] {MDEV} nvidia-36",
+                "[neutron_physnet_a] nodes",
+                PHYSNET,
+            ],
+        ),
+        (NOWHERE, [f"[mdev_a] {MDEV} a"]),
         ("[placement]\nauth_type = v3token\ntoken = x\nproject = y\n", ["[placement] project"]),
         (f"[placement]\nauth_section = nova\n{IN_NOVA}", ["[nova] foo"]),
         ("[placement]\nauth_type = nonsense\npigeon = x\n", ["[placement] pigeon"]),

@@ -6,6 +6,8 @@ from oslo_config import cfg
 from rtagent.service.configuration import Configuration
 from tests.support.provider_files import CLASS, entry, write
 
+RABBIT = "transport_url = rabbit://broker.example/\n[oslo_messaging_rabbit]"
+
 
 @pytest.fixture
 def configuration(tmp_path):
@@ -35,6 +37,7 @@ def test_provider_file_that_changes_during_a_reload_is_not_applied(configuration
     [
         ("use_syslog = x", ["argument --use_syslog: Invalid Boolean value: x", "rtagent.conf"]),
         ("take_over = true", ["take_over = True: may be given on the command line only"]),
+        (f"{RABBIT}\nrpc_conn_pool_size =", ["rpc_conn_pool_size = : must have a value"]),
     ],
 )
 def test_invalid_option_is_a_mistake(configuration, tmp_path, line, mistakes):
