@@ -114,8 +114,16 @@ class ServerShelve(_OfServer):
 class ServerUnshelve(_ToHost):
     """Start a shelved server, on any host."""
 
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--availability-zone",
+            metavar="NAME",
+            help="Start it in this availability zone, which is its zone from then on.",
+        )
+
     def change(self, conductor: Conductor, server: Server, args: Namespace) -> Server | None:
-        return conductor.unshelve(server.uuid, args.host)
+        return conductor.unshelve(server.uuid, args.host, availability_zone=args.availability_zone)
 
 
 class ServerStart(_OfServer):

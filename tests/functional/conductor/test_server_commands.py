@@ -188,7 +188,8 @@ def test_a_server_lives(cloud, server):
     shelved = cloud.rtagent("shelve", "web", "-f", "json").json
     assert (shelved["vm_state"], shelved["host"]) == ("shelved_offloaded", None)
     assert cloud.claims(server) == []
-    assert cloud.rtagent("unshelve", "web").code == Exit.OK
+    assert cloud.rtagent("unshelve", "web", "--availability-zone", "az9").code == Exit.REFUSED
+    assert cloud.rtagent("unshelve", "web", "--availability-zone", "nova").code == Exit.OK
     assert cloud.rtagent("stop", "web", "-f", "json").json["vm_state"] == "stopped"
     assert cloud.rtagent("start", "web", "-f", "json").json["vm_state"] == "active"
 
