@@ -224,4 +224,4 @@ def _number(state: NodeState, capacity: mem_encryption.EncryptionCapacity) -> in
         mem_encryption.INTEL_TDX: state.policy.max_tdx_guests,
     }
     numbers = (capacity.contexts, allowed.get(capacity.model))
-    return min((each for each in numbers if isinstance(each, int)), default=0)
+    return min((number for number in numbers if isinstance(number, int)), default=0)

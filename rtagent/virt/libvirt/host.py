@@ -180,10 +180,10 @@ def tdx_keys(uri: str, capacities: Path = _CAPACITIES) -> int | None:
     if urlsplit(uri).netloc:
         return None
     try:
-        found = _TDX_KEYS.search(capacities.read_text())
+        keys = _TDX_KEYS.search(capacities.read_text())
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(keys[1]) if keys else None
 
 
 def _report(item: str, odd: list[Problem]) -> Report:
@@ -209,7 +209,7 @@ def _mem_encryption(
 
     :param simulated: the capabilities document of a simulated host, which has them itself.
     """
-    described = [found for each in guests if (found := each.find("features")) is not None]
+    described = [part for guest in guests if (part := guest.find("features")) is not None]
     refused, keys = frozenset[str](), None
     if simulated is not None:
         described = [simulated_features(simulated)]
