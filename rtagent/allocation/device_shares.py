@@ -73,6 +73,11 @@ def check(mismatches: Iterable[Mismatch]) -> None:
 _GROUP = re.compile(r"^_?(.*)-[0-9]+$")
 
 
+def request_of(group: str) -> str:
+    """Return the id of the device request that a group is for; any other name, unchanged."""
+    return _GROUP.sub(r"\1", group)
+
+
 def build(
     pools: ProviderPools,
     state: NodeState,
@@ -153,7 +158,7 @@ def _mapped(
     mapped: dict[str, set[str]] = {}
     mismatches: list[Mismatch] = []
     for key, uuids in mapping.items():
-        request = by_id.get(key) or by_id.get(_GROUP.sub(r"\1", key))
+        request = by_id.get(key) or by_id.get(request_of(key))
         for uuid in uuids:
             address, name = providers.get(uuid, ("", ""))
             if uuid not in allocations:

@@ -1,16 +1,18 @@
 """Placement, as a selection sees it, and its candidates by host."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from rtagent.allocation.device_shares import request_of
 from rtagent.model.base import Value
 from rtagent.model.consumers import Parts
 from rtagent.model.request import Allocation, Allocations, ProviderMapping
 from rtagent.scheduler.placement_request import Query
 
-#: How many candidates of one host are tried.
-MAX_TRIED = 16
+#: How many candidates of one host are tried: those of a whole answer of Placement, by default. The
+#: first ones often have the same devices, which earlier instances of the request have got.
+MAX_TRIED = 1000
 #: Classes that a guest gets from its own host, never from one that shares them.
 COMPUTE = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
 
@@ -50,11 +52,12 @@ class Candidates(Value, frozen=True, kw_only=True):
 
     def by_host(self, uuids: Collection[str]) -> dict[str, list[Candidate]]:
         """Return the candidates of each of these nodes, in Placement's order, at most `MAX_TRIED`.
+        Of candidates that are the same to a claim, only the first is returned.
 
         Other providers of a candidate share their inventory with the node.
         """
         known, found = frozenset(uuids), dict[str, list[Candidate]]()
-        for request in self.requests:
+        for request in _distinct(self.requests):
             for root in self._hosts(request["allocations"], known):
                 candidates = found.setdefault(root, [])
                 if len(candidates) < MAX_TRIED:
@@ -69,6 +72,27 @@ class Candidates(Value, frozen=True, kw_only=True):
             classes.setdefault(self.roots.get(uuid, uuid), set()).update(part["resources"])
         found = classes.keys() & known
         return [each for each in found if not COMPUTE.isdisjoint(classes[each])] or found
+
+
+def _distinct(requests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield candidates without those that only permute providers within one device request.
+    Placement has a group, and so a permutation, for each of its devices.
+    """
+    effects = set[object]()
+    for request in requests:
+        groups: Mapping[str, Sequence[str]] = request.get("mappings", {})
+        if len(groups) > 2:  # two besides that without a suffix
+            effect = (
+                frozenset(
+                    (uuid, *sorted(part["resources"].items()))
+                    for uuid, part in request["allocations"].items()
+                ),
+                frozenset((request_of(name), uuid) for name in groups for uuid in groups[name]),
+            )
+            if effect in effects:
+                continue
+            effects.add(effect)
+        yield request
 
 
 #: The effect on allocations that a consumer has already: the new ones replace them, are added to

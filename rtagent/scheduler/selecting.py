@@ -116,6 +116,9 @@ _GONE = Rejection("the host is not known any more")
 _JOINS = Rejection("the server group has hosts now")
 #: How often the best host of an instance is looked for again, because the one before has changed.
 RESTARTS = 3
+#: How many candidates of one host are given up after Placement has refused to write them: others
+#: may have taken what all of them need.
+MAX_CONFLICTS = 16
 
 
 class Selecting:
@@ -238,9 +241,15 @@ class Selecting:
         if isinstance(candidates, Rejection):
             return candidates
         self._call.check_deadline()  # a query may have taken long
-        rejection = NO_CANDIDATE
+        rejection, conflicts = NO_CANDIDATE, 0
         for candidate in candidates:
-            after = self._claim(host, instance_uuid, operation_id, candidate)
+            try:
+                after = self._claim(host, instance_uuid, operation_id, candidate)
+            except PlacementConflict as error:
+                rejection, conflicts = Rejection(f"Placement: {error.message}"), conflicts + 1
+                if conflicts == MAX_CONFLICTS:
+                    break
+                continue
             if isinstance(after, HostState):
                 return after, self._selection(after, operation_id, candidate)
             rejection = after
@@ -249,16 +258,19 @@ class Selecting:
     def _claim(
         self, host: HostState, instance_uuid: str, operation_id: str, candidate: Candidate | None
     ) -> HostState | Rejection:
-        """Assume the claim of an instance, and write its allocations."""
+        """Assume the claim of an instance, and write its allocations.
+
+        :raises PlacementConflict: they are not available any more.
+        """
         after = self._assume(host, instance_uuid, operation_id, candidate)
         if isinstance(after, Rejection) or candidate is None or not self._writes:
             return after
         assert self._call.placement is not None, "there is a candidate"
         try:
             self.written.append(self._call.placement.write(instance_uuid, candidate))
-        except PlacementConflict as error:
+        except PlacementConflict:
             self._call.parts.manager.forget_claim(operation_id)
-            return Rejection(f"Placement: {error.message}")
+            raise
         return after
 
     def _assume(

@@ -273,6 +273,20 @@ def test_a_provider_that_shares_its_disk_is_not_the_host_though_it_is_in_the_tre
     assert [each.request for each in found[two]] == [requests[1]]
 
 
+def test_of_candidates_that_permute_the_devices_of_one_request_the_first_is_tried():
+    root, one, two = uid(1), uid(2), uid(3)
+    names = (("_a-0", "_a-1"), ("_a-1", "_a-0"), ("_a-0", "_b-0"), ("_b-0", "_a-0"))
+    requests = [
+        {
+            "allocations": {uuid: {"resources": {"VCPU": 1}} for uuid in (root, one, two)},
+            "mappings": {"": [root], first: [one], second: [two]},
+        }
+        for first, second in names
+    ]
+    found = Candidates(requests=tuple(requests)).by_host([root])
+    assert [each.request for each in found[root]] == [requests[0], *requests[2:]]
+
+
 def test_candidates_are_grouped_by_host_with_their_shared_providers():
     one, two, disk = uid(1), uid(2), uid(3)
     part = {"resources": {"VCPU": 1}}
