@@ -283,8 +283,8 @@ def test_of_candidates_that_permute_the_devices_of_one_request_the_first_is_trie
         }
         for first, second in names
     ]
-    found = Candidates(requests=tuple(requests)).by_host([root])
-    assert [each.request for each in found[root]] == [requests[0], *requests[2:]]
+    candidates = Candidates(requests=tuple(requests)).by_host([root])[root]
+    assert [candidate.request for candidate in candidates] == [requests[0], *requests[2:]]
 
 
 def test_candidates_are_grouped_by_host_with_their_shared_providers():

@@ -34,7 +34,7 @@ class GpuPlacement:
         self.full, self.refused = False, 0
         node, placement = host.replica.node, host.replica.policy.placement
         self.root = host.uuid
-        self.gpus = [provider_uuid(node, placement, device_suffix(each)) for each in GPUS]
+        self.gpus = [provider_uuid(node, placement, device_suffix(address)) for address in GPUS]
 
     @contextmanager
     def allocation_candidates(self, query, timeout):
@@ -42,7 +42,7 @@ class GpuPlacement:
         own = (part.split(":") for part in dict(query)["resources"].split(","))
         resources = {name: int(number) for name, number in own}
         chosen = itertools.permutations(self.gpus, len(groups))
-        requests = tuple(self._candidate(resources, groups, each) for each in chosen)
+        requests = tuple(self._candidate(resources, groups, gpus) for gpus in chosen)
         yield Candidates(requests=requests, version="1.39")
 
     def _candidate(self, resources, groups, gpus):
@@ -63,7 +63,7 @@ class GpuPlacement:
 
 
 def eight_gpus():
-    devices = record(gpu(each, number // 4) for number, each in enumerate(GPUS))
+    devices = record(gpu(address, number // 4) for number, address in enumerate(GPUS))
     return device_host(devices, pci=policy(report_in_placement=True))
 
 
@@ -75,9 +75,9 @@ def selected(state, number, instances=1, **extra_specs):
     """Return the GPUs that the instances get on this host. :param number: for one instance."""
     host = host_state("cn1", state)
     hosts = HostsInMemory([host])
-    wanted = spec(1, 512, 0, extra_specs={**gpus(number), **extra_specs})
+    asked = spec(1, 512, 0, extra_specs={**gpus(number), **extra_specs})
     chooser = scheduler(hosts, options=OPTIONS, placement=GpuPlacement(host))
-    chooser.select_destinations(wanted, [uid() for _ in range(instances)])
+    chooser.select_destinations(asked, [uid() for _ in range(instances)])
     return [{device.address for device in claim.pci} for claim in hosts.assumed.values()]
 
 
@@ -85,7 +85,7 @@ def selected(state, number, instances=1, **extra_specs):
 def test_the_instances_of_one_request_get_all_devices_of_a_host(number):
     instances = len(GPUS) // number
     given = selected(eight_gpus(), number, instances)
-    assert sorted(address for each in given for address in each) == list(GPUS)
+    assert sorted(address for addresses in given for address in addresses) == list(GPUS)
 
 
 def test_devices_are_on_the_cell_that_has_cpus_to_pin():
@@ -98,9 +98,9 @@ def test_devices_are_on_the_cell_that_has_cpus_to_pin():
 
 def test_a_host_that_placement_knows_to_be_full_is_given_up_before_all_candidates_are_written():
     host = host_state("cn1", eight_gpus())
-    placement, wanted = GpuPlacement(host), spec(1, 512, 0, extra_specs=gpus(3))
+    placement, asked = GpuPlacement(host), spec(1, 512, 0, extra_specs=gpus(3))
     placement.full = True
     chooser = scheduler(HostsInMemory([host]), options=OPTIONS, placement=placement)
     with pytest.raises(NoValidHost, match="another request was faster"):
-        chooser.select_destinations(wanted, [uid()])
+        chooser.select_destinations(asked, [uid()])
     assert placement.refused == MAX_CONFLICTS
