@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -142,12 +143,15 @@ class Routes(Generic[V]):
         return view.reply(missing, HTTPStatus.NOT_FOUND)
 
     def _query(self, name: str, text: str) -> Query:
-        query = dict(parse_qsl(text, keep_blank_values=True))
+        pairs = parse_qsl(text, keep_blank_values=True)
+        names = Counter(filter_ for filter_, _ in pairs)
         allowed = self._filters.get(name, frozenset())
-        unknown = sorted(query.keys() - allowed)
-        if unknown:
-            rule = f"not a filter of /{name}; there are: {', '.join(sorted(allowed)) or 'none'}"
-            raise errors.InvalidRequest(
-                method=f"GET /{name}", errors=[{"path": each, "message": rule} for each in unknown]
-            )
-        return query
+        rule = f"not a filter of /{name}; there are: {', '.join(sorted(allowed)) or 'none'}"
+        mistakes = [
+            {"path": filter_, "message": "given more than once" if filter_ in allowed else rule}
+            for filter_, number in sorted(names.items())
+            if number > 1 or filter_ not in allowed
+        ]
+        if mistakes:
+            raise errors.InvalidRequest(method=f"GET /{name}", errors=mistakes)
+        return dict(pairs)

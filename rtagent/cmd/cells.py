@@ -78,7 +78,7 @@ class SafeFormatter(ListFormatter, SingleFormatter):
 
 def safe(value: Any, format_: str) -> Any:
     """Return a cell that the format may show. Numbers stay as they are, and so does None, which is
-    empty for a reader.
+    empty for a reader and in CSV.
 
     For a reader, a list or a document has the form of `in_line`. Other formats get the text that
     Python has for it, which may contain any character that a shell interprets.
@@ -90,7 +90,8 @@ def safe(value: Any, format_: str) -> Any:
     if isinstance(value, FormattableColumn):
         if format_ in READABLE:
             return value if isinstance(value, Column) else printable_lines(value.human_readable())
-        value = str(value.machine_readable())
+        machine = value.machine_readable()
+        value = None if machine is None else str(machine)
     if value is None or isinstance(value, int | float):
         return value
     value = str(value)

@@ -14,6 +14,7 @@ from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.errors import (
     AgentUnreachable,
+    ClaimNotFound,
     ComputeResourcesUnavailable,
     GuestRunning,
     InvalidRequest,
@@ -51,7 +52,7 @@ class _End(Action):
         uuid, client = parsed_args.claim, self.app.client
         if parsed_args.force and not parsed_args.reason:
             raise InvalidRequest.at(
-                "claim release", "--force", "needs a --reason, which the history keeps"
+                f"{self.cmd_name}", "--force", "needs a --reason, which the history keeps"
             )
         if parsed_args.dry_run:
             self._show(client.call("test_release", uuid), parsed_args.force)
@@ -78,7 +79,7 @@ class ClaimRelease(_End):
     """Release a claim and all its resources, or some devices of a claim of kind attach.
 
     If its guest runs on the host, --force and a --reason are needed. The guest is not touched: it
-    becomes an orphan.
+    becomes an orphan. A claim that has ended before is no error; one that was never there is.
     """
 
     method, ended = "release_claim", "released"
@@ -95,6 +96,7 @@ class ClaimRelease(_End):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.device is None:
+            self._check_recorded(parsed_args.claim)
             super().take_action(parsed_args)
             return
         for name in ("force", "reason", "dry_run"):
@@ -110,6 +112,19 @@ class ClaimRelease(_End):
         devices = parsed_args.device
         self.app.client.call(method, claim["owner_id"], parsed_args.claim, devices=devices)
         self.app.LOG.info("claim %s gave back %s", parsed_args.claim, ", ".join(devices))
+
+    def _check_recorded(self, uuid: str) -> None:
+        """The call ends an id that was never used, too: the uuid of an instance, for example.
+
+        :raises ClaimNotFound: no claim has, or had, this uuid.
+        """
+        from rtagent.cmd.rpc_caller import RpcReader
+
+        reader = RpcReader(self.app.client.caller)
+        try:
+            reader.get("claims", uuid)
+        except ClaimNotFound:
+            reader.get("claims", uuid, "history")
 
 
 class ClaimAbort(_End):
@@ -235,7 +250,8 @@ class ClaimDomain(Text):
         try:
             document = guest.apply(parsed_args.file.read_bytes(), claim, attached)
         except (BadDocument, OSError) as error:
-            raise InvalidRequest.at("claim domain", str(parsed_args.file), str(error)) from error
+            rule = str(getattr(error, "strerror", None) or error)
+            raise InvalidRequest.at("claim domain", str(parsed_args.file), rule) from error
         return ("claim", "document"), (claim.uuid, plain_xml(document))
 
 

@@ -154,7 +154,7 @@ def _document(text: str) -> str:
     try:
         return Path(text).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SimulationError(f"{text}: {error}") from error
+        raise SimulationError(f"{text}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _domain(number: int) -> str:

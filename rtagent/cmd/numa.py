@@ -29,8 +29,10 @@ STYLES = {
     OFFLINE: "dim strike",
 }
 
-#: The number of characters of an owner's name in the map, and of a bar.
-NAME, BAR = 10, 30
+#: The number of characters of an owner's name in the map, and of a bar: at most, and at least.
+NAME, BAR, SHORT_BAR = 10, 30, 4
+#: The number of characters of a pool's line besides its bar and its numbers.
+POOL = len("   2MiB pages  ") + 2
 #: Characters of a bar for used, reserved and free pages: in a terminal, and in plain ASCII.
 BLOCKS, ASCII = "█▒░", "#=."
 
@@ -68,9 +70,12 @@ def draw(host: Document, console: Console) -> None:
     if not host["cells"]:
         console.print("The hypervisor reports no NUMA cells.")
     glyphs = BLOCKS if console.is_terminal else ASCII
+    pools = (pool for cell in host["cells"] for pool in cell["pages"] if pool["total"])
+    room = console.width - POOL - max((len(page_usage(pool)) for pool in pools), default=0)
+    bar = max(SHORT_BAR, min(BAR, room))
     for cell in host["cells"]:
         console.print()
-        console.print(_cell(cell, glyphs))
+        console.print(_cell(cell, glyphs, bar))
     owners = list(_owners(host))
     if owners:
         console.print()
@@ -78,12 +83,12 @@ def draw(host: Document, console: Console) -> None:
             console.print(line, soft_wrap=True)
 
 
-def _cell(cell: Document, glyphs: str) -> RenderableType:
+def _cell(cell: Document, glyphs: str, bar: int) -> RenderableType:
     cores = cell["cores"]
     digits = max((len(str(cpu["id"])) for core in cores for cpu in core), default=1)
     width = max((len(_label(cpu)) for core in cores for cpu in core), default=1)
     drawn = Columns([_core(core, digits, width) for core in cores], padding=(0, 1))
-    pools = [_pool(pool, glyphs) for pool in cell["pages"] if pool["total"]]
+    pools = [_pool(pool, glyphs, bar) for pool in cell["pages"] if pool["total"]]
     return Group(_title(cell), Padding(Group(drawn, *pools), (0, 0, 0, 2)))
 
 
@@ -119,13 +124,13 @@ def _short(cpu: Document) -> str:
     return printable(cpu["name"] or cpu["owner_id"][:8])[:NAME]
 
 
-def _pool(pool: Document, glyphs: str) -> Text:
-    lengths = [round(BAR * pool[part] / pool["total"]) for part in ("used", "reserved")]
-    used, reserved = min(lengths[0], BAR), min(lengths[1], max(0, BAR - lengths[0]))
-    bar = (used, reserved, BAR - used - reserved)
+def _pool(pool: Document, glyphs: str, length: int) -> Text:
+    shares = [round(length * pool[part] / pool["total"]) for part in ("used", "reserved")]
+    used, reserved = min(shares[0], length), min(shares[1], max(0, length - shares[0]))
+    bar = (used, reserved, length - used - reserved)
     drawn = Text(f"{format_size(pool['size_kb']):>7} pages ")
-    for glyph, length, use in zip(glyphs, bar, (CLAIMED, HOST, FREE), strict=True):
-        drawn.append(glyph * length, style=STYLES[use])
+    for glyph, share, use in zip(glyphs, bar, (CLAIMED, HOST, FREE), strict=True):
+        drawn.append(glyph * share, style=STYLES[use])
     return drawn.append(f" {page_usage(pool)}")
 
 

@@ -228,7 +228,10 @@ class ServerResume(Action, Working):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         codes = []
         with self.conductor() as conductor:
-            for operation in conductor.resume(parsed_args.operation):
+            operations = conductor.resume(parsed_args.operation)
+            if not operations:
+                self.app.LOG.info("no operation is interrupted")
+            for operation in operations:
                 try:
                     conductor.work(operation)
                 except RtAgentError as error:

@@ -102,7 +102,7 @@ def _naming(file: Path) -> Iterator[None]:
     try:
         yield
     except (SimulationError, BadDocument, OSError) as error:
-        raise SimulationError(f"{file}: {error}") from error
+        raise SimulationError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _read(file: Path) -> etree._Element:

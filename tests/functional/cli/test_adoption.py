@@ -130,7 +130,7 @@ def test_the_claim_of_a_running_guest_is_released_by_force_only(rtagent: Run) ->
             assert refused.code == 6
             assert "runs here: stop it, or release the claim with --force" in refused.err
         bare = rtagent("claim", method, uuid, "--force")
-        assert (bare.code, "--force: needs a --reason" in bare.err) == (2, True)
+        assert (bare.code, f"claim {method}: --force: needs a --reason" in bare.err) == (2, True)
     forced = ("--force", "--reason", "it is moved\x1b by hand")
     tested = rtagent("claim", "release", uuid, *forced, "--dry-run")
     assert (tested.code, f"claim {uuid} of instance" in tested.err) == (0, True)

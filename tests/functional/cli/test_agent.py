@@ -81,6 +81,8 @@ def test_the_commands_of_a_claims_life(rtagent):
     assert (released.code, released.out) == (0, "")
     assert released.err == f"rtagent: claim {operation} is released\n"
     assert rtagent("claim", "release", operation).code == 0
+    mistaken = rtagent("claim", "release", instance)
+    assert (mistaken.code, f"no claim {instance} is known" in mistaken.err) == (5, True)
 
     assert rtagent("claim", "show", operation).code == 5
     history = rtagent("claim", "history", operation, "-f", "json").json

@@ -210,6 +210,7 @@ def test_claim_domain_refuses_an_invalid_document(rtagent, tmp_path, content):
     outcome = rtagent("claim", "domain", uuid(1), str(file))
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert outcome.err.startswith(f"rtagent: invalid request to claim domain: {file}: ")
+    assert content is not None or outcome.err.endswith(f"{file}: No such file or directory\n")
 
 
 @pytest.mark.parametrize(

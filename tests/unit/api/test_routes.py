@@ -105,9 +105,10 @@ def test_claims_are_listed_oldest_first_and_filtered():
         ("/claims?instnce=1", "instnce"),
         ("/claims?state", "state"),
         ("/nodes?state=active", "state"),
+        ("/claims?state=active&state=building", "state"),
     ],
 )
-def test_an_unknown_or_invalid_filter_is_an_error(target, path):
+def test_an_unknown_or_invalid_or_repeated_filter_is_an_error(target, path):
     status, document = get(target)
     assert (status, document["error"]) == (HTTPStatus.BAD_REQUEST, "InvalidRequest")
     assert [error["path"] for error in document["errors"]] == [path]

@@ -37,7 +37,7 @@ def test_other_formats_get_printable_text(format_, text):
 )
 def test_a_table_shows_documents_and_lists_in_words(value, shown):
     assert safe(value, "table") == safe(value, "text").replace("\n", r"\n") == shown
-    assert safe(None, "csv") is None
+    assert safe(None, "csv") is safe(OrEmpty(None), "csv") is None
 
 
 def test_a_line_feed_in_a_value_makes_no_line_of_a_table():

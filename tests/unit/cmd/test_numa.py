@@ -4,6 +4,7 @@ import io
 import json
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from rtagent.api import numa
@@ -45,3 +46,9 @@ def test_only_a_terminal_gets_colours_and_block_characters():
 def test_lines_of_cores_fit_into_the_width():
     cores = [line for line in drawn(pinned_host(), width=40).splitlines() if line.startswith("  [")]
     assert len(cores) > 4 and max(map(len, cores)) <= 40
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_pages_of_a_size_have_one_line(width):
+    pools = [line for line in drawn(pinned_host(), width=width).splitlines() if " pages " in line]
+    assert pools and all(line.rstrip().endswith("in all") for line in pools)

@@ -75,3 +75,8 @@ def test_owed_operation_that_would_be_given_up_is_shown_and_stays(
     assert store.operation(OWED).state == "running"
     unknown = rtagent("server", "owed", "drop", uid(99), "--reason", "-", "--dry-run")
     assert f"no unfinished operation {uid(99)} is known" in unknown.err
+
+
+def test_a_resume_without_an_interrupted_operation_says_so(rtagent: Run):
+    assert rtagent("server", "owed", "drop", OWED, "--reason", "it burnt").code == 0
+    assert rtagent("server", "resume") == (0, "", "rtagent: no operation is interrupted\n")

@@ -80,6 +80,9 @@ def test_an_invalid_change_is_refused_and_changes_nothing(file, verb, argument, 
 def test_a_missing_file_is_created_by_a_command(tmp_path):
     with pytest.raises(SimulationError, match="create the host with"), edit(tmp_path / "host.xml"):
         pass
+    file = tmp_path / "missing" / "host.xml"
+    with pytest.raises(SimulationError, match=f"^{file}: No such file or directory$"):
+        simulate(file, Machine())
 
 
 @pytest.mark.parametrize(
