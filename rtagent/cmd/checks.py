@@ -15,9 +15,11 @@ from rtagent.db import durability, migrate
 from rtagent.db.engine import open_existing
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.store import SqlStore
-from rtagent.errors import RtAgentError, StoreUnavailable, TakeoverPending
+from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable, TakeoverPending
 from rtagent.identity import enrollment, machine
 from rtagent.model.node import Node, NodeRecord
+from rtagent.numa import host_cpus
+from rtagent.numa.search import check_networks
 from rtagent.placement import loading
 from rtagent.placement.client import MICROVERSION
 from rtagent.ports import HostIdentity, NullReporter
@@ -89,13 +91,23 @@ class Checks:
         return CheckFinding(PASS, f"the schema is {schema}")
 
     def hypervisor(self) -> CheckFinding:
-        """Fail if libvirt is unreachable."""
+        """Fail if libvirt is unreachable. Warn if options name CPUs or cells that the host does not
+        have: the agent starts only if claims have these CPUs.
+        """
         settings = self._valid_settings()
         hypervisor = assembly.hypervisor(settings, NullReporter())
         try:
             self._hypervisor = hypervisor.identity()
+            topology = hypervisor.observe().topology
         finally:
             hypervisor.stop()
+        numa = settings.numa_policy
+        try:
+            if topology is not None:
+                host_cpus.check(numa, topology, claimed=settings.powered_cpus)
+                check_networks(numa.networks, topology)
+        except ConfigError as mistake:
+            return CheckFinding(WARN, mistake.message, "correct the option that is named")
         return CheckFinding(PASS, f"{settings.libvirt.uri} is {self._hypervisor.hostname}")
 
     def identity(self) -> CheckFinding:

@@ -231,11 +231,12 @@ def disk(checks: Checks) -> CheckFinding:
 
 
 def _wanting(check: Check, remedy: str) -> Check:
-    """Return a check of `upgrade check`, in one line and with a remedy."""
+    """Return a check of `upgrade check`, in one line and with a remedy: its own, or this one."""
 
     def run(checks: Checks) -> CheckFinding:
-        result, details, _ = made(check, checks)
-        return CheckFinding(result, " ".join(details.split()), "" if result == PASS else remedy)
+        result, details, own = made(check, checks)
+        what = "" if result == PASS else own or remedy
+        return CheckFinding(result, " ".join(details.split()), what)
 
     return run
 

@@ -20,6 +20,7 @@ from rtagent.cmd.rtagent import GROUP, Shell
 from rtagent.db import migrate
 from rtagent.placement.loading import NOT_CONFIGURED
 from tests.functional.cli.shell import run
+from tests.servers.daemon import ROOT
 from tests.support.api_states import sources
 from tests.support.owned_hosts import WEB_CLAIM, devices_in_every_state
 
@@ -78,6 +79,11 @@ def test_without_a_command_the_help_is_printed(argv):
         assert exit_.code == 2
     else:
         assert outcome.code == 2
+
+
+def test_the_overview_names_every_command():
+    overview = (ROOT / "doc/source/cli/index.rst").read_text()
+    assert [name for name in POINTS if f":cmd:`{name}`" not in overview] == []
 
 
 def test_completion_knows_every_command():

@@ -251,6 +251,18 @@ def test_an_unreachable_libvirt_is_a_failure(host):
     assert host.check(FAILURE)[IDENTITY][0] == "Success"
 
 
+@pytest.mark.parametrize(
+    ("group", "options", "words"),
+    [
+        ("compute", {"cpu_dedicated_set": "2-99"}, "this host has no CPUs 32-99"),
+        ("neutron_tunnel", {"numa_nodes": "0,7"}, "this host has no NUMA cells 7"),
+    ],
+)
+def test_cpus_and_cells_that_the_host_has_not_are_a_warning(host, group, options, words):
+    host.configure(group, **options)
+    host.check_part("Hypervisor", "Warning", words)
+
+
 def test_a_missing_state_directory_is_a_warning(host, tmp_path):
     host.configure("DEFAULT", state_path=tmp_path / "none")
     host.check_part(IDENTITY, "Warning", "rtagentd creates it")
