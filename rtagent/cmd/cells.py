@@ -38,6 +38,19 @@ class Column(FormattableColumn[_T], Generic[_T]):
     def human_readable(self) -> str:
         return "\n".join(map(printable, self.lines()))
 
+    def __lt__(self, other: object) -> bool:
+        """Order a list with ``--sort-column``: None is last, as cliff has it for plain values, and
+        documents have the order of their lines. cliff leaves rows that it cannot compare unsorted.
+        """
+        if not isinstance(other, Column):
+            return NotImplemented
+        if self._value is None or other._value is None:
+            return self._value is not None
+        try:
+            return bool(self._value < other._value)
+        except TypeError:
+            return list(self.lines()) < list(other.lines())
+
 
 class SafeFormatter(ListFormatter, SingleFormatter):
     """A formatter that receives safe cells only."""

@@ -80,6 +80,18 @@ def test_claim_list_filters_claims(rtagent):
         assert (listed.code, listed.out.split()) == (0, expected)
 
 
+def test_a_list_is_sorted_by_a_column_that_is_empty_in_some_rows(rtagent):
+    columns = ("-f", "json", "--long", "-c", "expires_at", "-c", "uuid")
+    ascending, descending = (
+        [each["uuid"] for each in rtagent("claim", "list", *columns, *order).json]
+        for order in (
+            ("--sort-column", "expires_at"),
+            ("--sort-column", "expires_at", "--sort-descending"),
+        )
+    )
+    assert ascending == [uuid(2), uuid(1)] and descending == [uuid(1), uuid(2)]
+
+
 def test_claim_show_prints_times_in_whole_utc_seconds(rtagent):
     claim = json.loads(rtagent("claim", "show", uuid(2), "-f", "json").out)
     assert claim["instance_uuid"] == uuid(102)

@@ -40,6 +40,19 @@ def test_a_table_shows_documents_and_lists_in_words(value, shown):
     assert safe(None, "csv") is safe(OrEmpty(None), "csv") is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (OrEmpty, ["a", "b", None]),
+        (OrEmpty, [9, 10, None]),
+        (KeyValues, [{"a": 1}, {"a": 2}, {"b": 0}]),
+        (Lines, [["a"], ["b"]]),
+    ],
+)
+def test_cells_have_an_order_and_what_is_absent_is_last(kind, values):
+    assert sorted(map(kind, reversed(values))) == list(map(kind, values))
+
+
 def test_a_line_feed_in_a_value_makes_no_line_of_a_table():
     assert Lines([TEXT, 1]).human_readable() == f"{SHOWN}\n1"
     assert KeyValues({"a\nb": TEXT}).human_readable() == rf"a\nb={SHOWN}"
