@@ -25,6 +25,9 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: Characters with an effect between double quotes in a shell; cliff escapes the quote itself.
 _SHELL = re.compile(r"([\\$`])")
 
+#: What has another form for a reader than Python's.
+_IN_LINE = (bool, Mapping, list, tuple)
+
 _T = TypeVar("_T")
 
 
@@ -93,12 +96,12 @@ def safe(value: Any, format_: str) -> Any:
     """Return a cell that the format may show. Numbers stay as they are, and so does None, which is
     empty for a reader and in CSV.
 
-    For a reader, a list or a document has the form of `in_line`. Other formats get the text that
-    Python has for it, which may contain any character that a shell interprets.
+    For a reader, a truth value, a list or a document has the form of `in_line`. Other formats get
+    the text that Python has for it, which may contain any character that a shell interprets.
     """
     if format_ in FAITHFUL:
         return value
-    if format_ in READABLE and (value is None or isinstance(value, Mapping | list | tuple)):
+    if format_ in READABLE and (value is None or isinstance(value, _IN_LINE)):
         value = "" if value is None else in_line(value)
     if isinstance(value, FormattableColumn):
         if format_ in READABLE:

@@ -30,6 +30,8 @@ def test_other_formats_get_printable_text(format_, text):
     ("value", "shown"),
     [
         (None, ""),
+        (True, "yes"),
+        (False, "no"),
         ([1, None, "a"], "1,none,a"),
         ({"a": [1, 2], "b": True, "c\n": None}, r"a:1,2,b:yes,c\n:none"),
         ([{"a": 1}, {"a": False}], "a:1|a:no"),
