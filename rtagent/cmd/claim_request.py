@@ -277,12 +277,16 @@ def hints(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str | list[str]]:
 
 
 def read_document(name: str, method: str) -> dict[str, Any]:
-    """Return the JSON object in a file; - is standard input. :raises InvalidRequest:"""
+    """Return the JSON object in a file; - is standard input. It is UTF-8, in every locale.
+
+    :raises InvalidRequest: it cannot be read, or is not an object.
+    """
     try:
-        text = Path("/dev/stdin" if name == "-" else name).read_text()
+        text = Path("/dev/stdin" if name == "-" else name).read_text("utf-8-sig")
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as exc:
-        raise InvalidRequest.at(method, name, f"cannot be read: {exc}") from exc
+        rule = f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        raise InvalidRequest.at(method, name, rule) from exc
     if not isinstance(document, dict):
         raise InvalidRequest.at(method, name, "must be a JSON object")
     return document

@@ -115,7 +115,8 @@ def domain_document(args: argparse.Namespace) -> str | None:
     try:
         return etree.tostring(parse(Path(args.domain).read_bytes()), encoding="unicode")
     except (OSError, BadDocument) as error:
-        raise InvalidRequest.at("server build", "--domain", f"cannot be read: {error}") from error
+        rule = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InvalidRequest.at("server build", "--domain", rule) from error
 
 
 def _checked(

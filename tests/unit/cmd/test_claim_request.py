@@ -140,3 +140,15 @@ def test_errors_name_the_options():
         "--provider-mapping gpu[0]: must be a uuid",
     ):
         assert error in outcome.err
+
+
+def test_a_request_may_begin_with_a_byte_order_mark(tmp_path):
+    file = tmp_path / "request.json"
+    file.write_bytes(b'\xef\xbb\xbf{"a": "\xc3\xbc"}\r\n')
+    assert claim_request.read_document(str(file), "instance_claim") == {"a": "\u00fc"}
+
+
+def test_a_request_that_is_missing_is_named_once(tmp_path):
+    file = str(tmp_path / "request.json")
+    with pytest.raises(InvalidRequest, match=f"{file}: cannot be read: No such file or directory$"):
+        claim_request.read_document(file, "instance_claim")
