@@ -36,11 +36,17 @@ _decode = msgspec.json.Decoder(_Typed).decode
 
 
 def with_last_event_id(target: str, environ: Mapping[str, object]) -> str:
-    """Return path and query with the header of a reader that comes back."""
-    if HEADER not in environ or target.partition("?")[0].strip("/") != "events":
+    """Return path and query with the header of a reader that comes back, in the place of what it
+    has asked for at first.
+    """
+    path, _, query = target.partition("?")
+    if HEADER not in environ or path.strip("/") != "events":
         return target
-    separator = "&" if "?" in target else "?"
-    return f"{target}{separator}{LAST_EVENT_ID}={quote(str(environ[HEADER]), encoding='latin-1')}"
+    others = (
+        part for part in query.split("&") if part and not part.startswith(f"{LAST_EVENT_ID}=")
+    )
+    reached = f"{LAST_EVENT_ID}={quote(str(environ[HEADER]), encoding='latin-1')}"
+    return f"{path}?{'&'.join((*others, reached))}"
 
 
 def events(tail: EventTail, query: Mapping[str, str]) -> Reply:
