@@ -56,12 +56,15 @@ def by_address(rtagent: Run, column: str, *options: str) -> dict[str, str]:
     return {device["address"]: device[column] for device in listed}
 
 
-def test_pci_list_shows_the_devices_of_the_host(rtagent):
+def test_pci_list_shows_the_devices_of_the_host(rtagent, agent):
     addresses = [GPU_0, PF_0, vf(0), vf(1), GPU_1]
     assert by_address(rtagent, "status") == dict.fromkeys(addresses, "available")
     assert by_address(rtagent, "dev_type")[PF_0] == "type-PF"
     shown = rtagent("pci", "show", vf(1), "-f", "json").json
     assert (shown["parent_addr"], shown["tags"]) == (PF_0, {"physical_network": "physnet1"})
+    ports = {each["address"]: each["root_port"] for each in agent.read("pci")["pci"]}
+    behind = {GPU_0: "0000:00:01.0", GPU_1: "0000:80:01.0", vf(1): "0000:00:04.0"}
+    assert ports.items() >= behind.items()
 
 
 def test_a_claim_gets_the_devices_that_its_flavor_requests(rtagent):

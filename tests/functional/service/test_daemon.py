@@ -168,12 +168,25 @@ def test_each_module_has_a_log_level(daemon):
     assert " DEBUG " not in daemon.log.read_text().replace(" DEBUG rtagent.audit ", "")
 
 
-def test_cpu_set_with_a_missing_cpu_ends_the_start(daemon):
-    daemon.configure({"compute": {"cpu_dedicated_set": "4,900"}})
-    daemon.start()
+@pytest.mark.parametrize(
+    ("group", "option", "value", "rule"),
+    [
+        ("compute", "cpu_dedicated_set", "4,900", "this host has no CPUs 900"),
+        (
+            "libvirt",
+            "pmem_namespaces",
+            "4GB:ns0|ns1",
+            "needs the command ndctl: install",
+        ),
+    ],
+)
+def test_what_the_host_does_not_have_ends_the_start(daemon, tmp_path, group, option, value, rule):
+    daemon.configure({"libvirt": {"connection_uri": "test:///default"}})
+    daemon.configure({group: {option: value}})
+    daemon.start(PATH=str(tmp_path))
 
     assert daemon.wait() == EX_CONFIG
-    assert "[compute] cpu_dedicated_set = 4,900: this host has no CPUs 900" in daemon.last_lines()
+    assert f"[{group}] {option} = {value}: {rule}" in daemon.last_lines()
     assert "READY=1" not in daemon.last_lines()
 
 

@@ -1,5 +1,6 @@
 """The daemon with its clients, its broker and Placement."""
 
+import json
 import threading
 import uuid
 
@@ -12,7 +13,10 @@ from rtagent.db.claim_rows import CLAIMS
 from rtagent.db.schema import claims
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.rpc.client import AgentAPI
+from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.guests import enacting
+from tests.support.pci_hosts import GPU_IDS, VF_IDS
 
 CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 
@@ -25,8 +29,9 @@ def daemon(tmp_path, rabbitmq):
     made.close()
 
 
-def instance() -> dict:
-    return {"uuid": str(uuid.uuid4()), "flavor": {"vcpus": 1, "memory_mb": 16, "root_gb": 0}}
+def instance(**specs: str) -> dict:
+    flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0, "extra_specs": specs}
+    return {"uuid": str(uuid.uuid4()), "flavor": flavor}
 
 
 def claim(agent: AgentAPI) -> str:
@@ -77,6 +82,26 @@ def test_reads_are_served_before_the_topology_is_known_but_no_claim_is_granted(d
     daemon.wait_ready()
 
     assert claim(agent) in held(daemon)
+
+
+def test_an_interpreter_with_other_hashes_finds_what_another_one_wrote_and_ends(daemon, agent):
+    """Forked daemons have the same hashes, and no interpreter of their own that ends."""
+    simulate(daemon.host_file, Machine(gpus=1, nics=1, vfs=2))
+    aliases = [{"name": "gpu", **GPU_IDS}, {"name": "vf", **VF_IDS, "device_type": "type-VF"}]
+    specs = {"device_spec": json.dumps([GPU_IDS, VF_IDS]), "alias": json.dumps(aliases)}
+    daemon.configure({"pci": specs})
+    daemon.start().wait_ready()
+    claim = agent.instance_claim(CONTEXT, instance(**{"pci_passthrough:alias": "gpu:1,vf:2"}))
+    agent.activate_claim(CONTEXT, claim_uuid=claim["uuid"])
+    with edit(daemon.host_file) as world:
+        world.add_domain(enacting(domain_xml(claim["owner_id"], vcpus=1, memory_mb=16), claim))
+    for seed in ("1", "2"):
+        before = agent.get_claim(CONTEXT, claim["uuid"])["claim"]
+        assert daemon.terminate() == 0
+        daemon.start(PYTHONHASHSEED=seed).wait_ready()
+        assert agent.get_claim(CONTEXT, claim["uuid"])["claim"] == before
+        assert daemon.count_logged("damaged") == 0
+    assert daemon.terminate() == 0
 
 
 def test_calls_in_flight_are_finished_before_the_daemon_stops(daemon, agent):

@@ -7,14 +7,21 @@ from pathlib import Path
 import libvirt
 import pytest
 
+from rtagent.model.device import Mdev
+from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.virt.watching import Watcher
 from tests.servers.udev import announce
+from tests.support.guests import granted, with_namespaces
 from tests.support.hosts import uid
-from tests.support.node_devices import net, pci_name
+from tests.support.node_devices import gpu, mdev, net, pci_name
 
-MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, gpus=2, nics=1, vfs=2, nvmes=1)
+MACHINE = Machine(
+    sockets=2, cores=4, threads=2, gpus=2, nics=1, vfs=2, nvmes=1, namespaces={"ns0": 4096}
+)
 NVME, VF = "0000:60:00.0", "0000:20:02.0"
+#: Of another program.
+MDEV = Mdev(uuid=uid(2), type="nvidia-11", parent_addr="0000:09:00.0")
 
 
 @pytest.fixture
@@ -30,24 +37,32 @@ def devices(hypervisor):
     return {device.address: device for device in seen.devices}
 
 
-def test_devices_behind_disks_and_interfaces_are_in_a_domains_occupancy(connect, file):
+def test_devices_of_any_element_are_in_a_domains_occupancy_and_layout(connect, file):
     given = (
         "<disk type='nvme' device='disk'><source type='pci' namespace='1'>"
         "<address domain='0' bus='0x60' slot='0' function='0'/></source>"
         "<target dev='vda' bus='virtio'/></disk>"
         "<interface type='direct'><source dev='enp32s0f0v0' mode='passthrough'/></interface>"
+        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>"
+        f"<address uuid='{MDEV.uuid}'/></source></hostdev>"
     )
     uuid = uid(1)
     document = domain_xml(uuid, vcpus=1, memory_mb=64)
     with edit(file) as world:
         world.add_device(net("enp32s0f0v0", None, pci_name(VF)))
+        world.add_device(gpu(MDEV.parent_addr, free=0))
+        world.add_device(mdev(MDEV.uuid, MDEV.type, pci_name(MDEV.parent_addr)))
         world.add_domain(document.replace("</domain>", f"<devices>{given}</devices></domain>"))
+        persistent = with_namespaces(granted(1, 64), 4096)
+        world.add_domain(apply(domain_xml(uid(3), vcpus=1, memory_mb=64), persistent))
     hypervisor = connect(host_uri(file))
 
     seen = hypervisor.observe()
 
     assert (seen.domains[uuid].occupancy.devices, seen.problems) == ({NVME, VF}, ())
-    assert hypervisor.guest(uuid).ports == {VF}
+    assert seen.domains[uid(3)].occupancy.namespaces == {"ns0"}
+    layout = hypervisor.guest(uuid)
+    assert (layout.ports, layout.mdevs) == ({VF}, {MDEV.uuid: MDEV})
 
 
 # -- this machine ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.domain_usage import Occupancy
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES
 from rtagent.ports import HostIdentity
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.virt.libvirt.hostfile import capabilities_path
@@ -21,7 +22,9 @@ from tests.functional.virt.conftest import GIB
 from tests.functional.virt.watching import SOON, Recorder, Watcher
 from tests.support.hosts import NOON, ManualClock, uid
 
-MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1")
+MACHINE = Machine(
+    sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1", sev_guests=2, sev_es_guests=1
+)
 
 
 @pytest.fixture
@@ -63,6 +66,8 @@ def test_the_host(connect, file):
     assert "avx2" in topology.cpu_info["features"], "the CPU's model implies it"
     assert {"HW_CPU_HYPERTHREADING", "HW_CPU_X86_AVX2", "COMPUTE_ARCH_X86_64"} <= topology.traits
     assert {"COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_NET_ATTACH_INTERFACE"} <= topology.traits
+    contexts = {each.model: each.contexts for each in topology.mem_encryption}
+    assert contexts == {AMD_SEV: 2, AMD_SEV_ES: 1}
 
 
 def test_a_host_without_a_capabilities_document(connect, file):

@@ -1,1 +1,0 @@
-"""Moves of real guests' documents between real agents."""
