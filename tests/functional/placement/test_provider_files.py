@@ -8,11 +8,10 @@ import pytest
 
 from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.virt.simulate import Machine, simulate
-from tests.functional.cli.shell import Outcome, run
+from tests.functional.cli.shell import run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.test_command import Agent, options
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.hosts import uid
 from tests.support.provider_files import CLASS, TRAIT, entry, write
 
 HOSTNAME = "simulated-host"
@@ -190,30 +189,3 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
     assert daemon.start().wait() == EX_CONFIG
     assert daemon.count_logged(f"rtagentd: {mistakes[0]}") == 1
     assert files.total() == 8
-
-
-@pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
-def test_claims_use_what_a_file_adds(files):
-    files.write(entry(THIS, {CLASS: {"total": 8, "reserved": 1}}))
-    files.agent.start()
-    wait_until(lambda: files.health("rpc")["status"] == "pass")
-
-    def claim(quantity: int) -> Outcome:
-        flavor = ("--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}={quantity}")
-        config = ("--config-file", str(files.agent.daemon.config_file))
-        return run(*config, "claim", "create", "--instance", uid(), *flavor, "-f", "json")
-
-    first, second = claim(4), claim(4)
-
-    assert first.code == 0, first.err
-    assert (second.code, CLASS in second.err, "3" in second.err) == (3, True, True)
-    (files.directory / "a.yaml").unlink()
-    files.reload()
-    files.wait_total(0)
-    without = claim(1)
-    assert (without.code, CLASS in without.err) == (3, True)
-
-    files.write(entry({"name": HOSTNAME}, {CLASS: {"total": 6}}))
-    files.reload()
-    files.wait_total(6)
-    assert (claim(3).code, claim(2).code) == (3, 0)

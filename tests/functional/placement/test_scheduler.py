@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 from keystoneauth1 import token_endpoint
@@ -25,12 +24,11 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.ports import NEW, AllocationRequest, Written
-from rtagent.scheduler.scheduling_call import MANY
 from tests.functional.placement.conftest import PATIENCE, MirroredNode, connect
 from tests.servers import Placement
 from tests.servers.daemon import wait_until
 from tests.support.device_states import VGPU_TYPE, device_host, policy
-from tests.support.host_states import aggregate, host_state
+from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, VF_IDS, gpu, nic, record
 from tests.support.scheduling import HostsInMemory, scheduler, spec
@@ -263,47 +261,6 @@ def test_a_repeated_build_replaces_what_a_lost_answer_has_left(cloud):
     assert list(cloud.allocated(owner)) == [second.selected.provider_uuid]
 
 
-def test_placement_searches_only_a_forced_host(cloud):
-    before = len(cloud.server.requests())
-    [found] = cloud.select(spec(1, 512, force_hosts=("CN1",)), uid())
-    assert found.selected.host == "cn1"
-    asked = cloud.server.requests()[before].path
-    assert f"in_tree={cloud.nodes['cn1'].uuid}" in asked
-    assert "root_required=%21COMPUTE_STATUS_DISABLED" in asked
-
-
-def trees(cloud, before):
-    """Return the ``in_tree`` of each query for candidates since so many requests."""
-    paths = [each.path for each in cloud.server.requests()[before:]]
-    queries = [parse_qs(path.partition("?")[2]) for path in paths if "candidates" in path]
-    return [query.get("in_tree", [None])[0] for query in queries]
-
-
-def test_in_a_large_fleet_hosts_are_queried_one_by_one(cloud):
-    small = host(reserved_memory_mb=12 * 1024)
-    others = [host_state(f"other{number}", small) for number in range(MANY)]
-    unknown = host_state("unknown", host(reserved_memory_mb=-1024))  # the first choice
-    cloud.hosts.states.update((each.uuid, each) for each in (*others, unknown))
-
-    before = len(cloud.server.requests())
-    wanted, owner = spec(1, 512), uid()
-    [found] = cloud.select(wanted, owner)
-    assert trees(cloud, before) == [unknown.uuid, found.selected.provider_uuid]
-    assert found.selected.host in cloud.nodes
-    assert cloud.allocated(owner) == {
-        uuid: dict(part.resources) for uuid, part in found.selected.allocations.items()
-    }
-    assert cloud.granted(wanted, owner, found.selected)
-
-    [found] = cloud.select(wanted, uid(), alternates=True)
-    assert sorted(each.host for each in (found.selected, *found.alternates)) == ["cn1", "cn2"]
-
-    before = len(cloud.server.requests())
-    [found] = cloud.select(spec(1, 512, extra_specs=DEVICES), uid())
-    assert trees(cloud, before) == [None]
-    assert found.selected.host == "cn1"
-
-
 def test_a_candidate_that_the_agent_would_refuse_is_passed_over(cloud):
     specs = {
         "hw:cpu_policy": "dedicated",
@@ -325,20 +282,3 @@ def test_an_explanation_has_the_hosts_without_candidates_and_writes_nothing(clou
     assert (first.host, first.rank) == ("cn1", 1)
     assert [each.filter for each in second.objections][:1] == ["placement"]
     assert {each.method for each in cloud.server.requests()[before:]} == {"GET"}
-
-
-def test_a_project_gets_only_the_hosts_of_its_aggregates(cloud):
-    mine = aggregate(f"mine-{uid()}", "cn2", filter_tenant_id="p")
-    empty = aggregate(f"empty-{uid()}", filter_tenant_id="q")
-    cloud.hosts.aggregates = (mine, empty)
-    provider = f"/resource_providers/{cloud.nodes['cn2'].uuid}"
-    generation = cloud.api.get(provider).json()["generation"]
-    body = {"aggregates": [mine.uuid], "resource_provider_generation": generation}
-    assert cloud.api.put(f"{provider}/aggregates", json=body).status_code == 200
-    limits = {"limit_tenants_to_placement_aggregate": True}
-    [found] = cloud.select(spec(1, 512, project_id="p"), uid(), alternates=True, options=limits)
-    assert (found.selected.host, found.alternates) == ("cn2", ())
-    with pytest.raises(NoValidHost, match="placement refused 2"):
-        cloud.select(spec(1, 512, project_id="q"), uid(), options=limits)
-    [found] = cloud.select(spec(1, 512, project_id="r"), uid(), alternates=True, options=limits)
-    assert len(found.alternates) == 1

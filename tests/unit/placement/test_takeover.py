@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec.structs import asdict, replace
 
+from rtagent.claims import instance_claim
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.mem_encryption import RESOURCE_CLASS as CONTEXTS
 from rtagent.model.node_state import NodeState
@@ -16,8 +17,16 @@ from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.takeover import Takeover
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.device_states import VGPU_TYPE, built, device_host, policy
-from tests.support.hosts import NODE, TOPOLOGY, uid
+from tests.support.device_states import (
+    VGPU_TYPE,
+    after,
+    built,
+    device_host,
+    encrypted,
+    policy,
+    sev_host,
+)
+from tests.support.hosts import NODE, NOON, TOPOLOGY, call, uid
 from tests.support.pci_hosts import GPU_0, gpu, record
 from tests.unit.placement.values import record as counts
 
@@ -131,6 +140,19 @@ def test_contexts_that_the_host_does_not_have_are_withdrawn(process, suffix):
     process.push()
     assert process.api.provider(uuid) is None
     assert process.api.provider(others) is not None
+
+
+def test_contexts_on_the_root_move_to_the_provider_of_the_model(process):
+    """nova-compute before 2025.2 had them on the root."""
+    process.state, claim = after(sev_host(), instance_claim(sev_host(), call(), NOON, encrypted()))
+    process.api.create_provider(ROOT, NAME_OF_ROOT)
+    process.api.overwrite(ROOT, inventories={CONTEXTS: asdict(counts(9))})
+    process.api.allocate(ROOT, claim.owner_id, {CONTEXTS: 1})
+    process.prepare()
+    names = {each.uuid: each.name for each in process.wanted().providers}
+    (child,) = process.api.consumer(claim.owner_id)["allocations"]
+    assert names[child] == f"{NAME_OF_ROOT}_amd_sev"
+    assert process.api.shown(ROOT)["inventories"] == {}
 
 
 def test_a_failed_step_is_repeated_by_the_next_round(process):
