@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from tests.support.pci_hosts import GPU_0, vf
+
 SOURCE, DEST = "source", "dest"
 PINNED_TO_ONE_GPU = {"hw:cpu_policy": "dedicated", "pci_passthrough:alias": "gpu:1"}
 SMALL = {"vcpus": 1, "memory_mb": 256, "root_gb": 1, "extra_specs": PINNED_TO_ONE_GPU}
@@ -74,6 +76,11 @@ class MoveSequence:
             its = {"instance_uuid": self.owner, "migration": self._migration}
             self.steps.append(self._at(side, method, **its))
         return self
+
+    def call(self, method: str, **document: Any) -> str:
+        """Add a call at the source, and return its operation id."""
+        self.steps.append(self._at(SOURCE, method, **document))
+        return str(self.steps[-1].document["operation_id"])
 
     def deleted(self, side: str) -> MoveSequence:
         self.steps.append(self.deletion(side))
@@ -158,6 +165,23 @@ def _evacuated() -> MoveSequence:
 
 def _found_evacuated() -> MoveSequence:
     return _running_elsewhere().audited(SOURCE).then(SOURCE, "drop_move_claim_at_source")
+
+
+def devices() -> MoveSequence:
+    """No move: the guest gets devices and gives them back, one by one and all at once. Its GPU is
+    for one-time use, and is cleared."""
+    life = MoveSequence("none")
+    owner, request = {"instance_uuid": life.owner}, {"count": 3, "alias_name": "vf"}
+    claim = life.call("claim_pci_devices", instance=life.instance, pci_requests=[request])
+    life.call("unclaim_pci_devices", **owner, claim_uuid=claim, devices=[vf(0)])
+    life.call("allocate_pci_devices_for_instance", **owner, claim_uuid=claim)
+    life.call("free_pci_device_allocations_for_instance", **owner, devices=[vf(1)])
+    life.deleted(SOURCE).call("clear_pci_device", address=GPU_0)
+    claim = life.call("instance_claim", instance=life.instance)
+    life.call("activate_claim", claim_uuid=claim)
+    life.call("release_claim", claim_uuid=claim)
+    life.call("clear_pci_device", address=GPU_0)
+    return life
 
 
 #: Factories: each call makes a new sequence.

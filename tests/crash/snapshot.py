@@ -1,4 +1,4 @@
-"""Snapshot of a database: the rows of one guest on one node, and the node's resources."""
+"""Snapshot of a database: the rows of one guest on a node, its resources and its devices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from tests.support.workload.checker import REMARKS, facts, open_plain
 
 NODE = """SELECT vcpus_used, memory_mb_used, local_gb_used, free_ram_mb, free_disk_gb, running_vms,
     numa_topology, pci_device_pools, stats FROM compute_nodes"""
+DEVICES = "SELECT * FROM pci_devices WHERE node_uuid = :n"
 #: The column that has the owner, by table.
 OWNED = {
     "claims": "owner_id",
     "units": "owner_id",
     "claim_units": "owner_id",
-    "pci_devices": "instance_uuid",
     "foreign_domains": "domain_uuid",
     "migrations": "instance_uuid",
 }
@@ -38,6 +38,7 @@ class SnapshotReader:
             node = connection.execute(find, {"host": self._host}).scalar_one()
             found = {
                 "node": _rows(connection, f"{NODE} WHERE uuid = :n", node),
+                "pci_devices": _rows(connection, DEVICES, node),
                 "events": _events(connection, node, sequence.owner),
                 "operations": _operations(connection, node, sequence),
             }

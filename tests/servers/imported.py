@@ -23,7 +23,6 @@ for _name in (
     "tests.servers.failing_rtagentd",
     "tests.servers.placement_app",
     "tests.crash.agent_process",
-    "tests.crash.unit_worker",
 ):
     import_module(_name)
 for _point in entry_points(group=GROUP):
