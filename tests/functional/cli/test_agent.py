@@ -117,13 +117,6 @@ def test_a_refusal_lists_all_reasons_smallest_shortfall_first(rtagent, verb):
     assert rtagent("claim", "list").out == ""
 
 
-def test_limits_apply_to_a_claim(rtagent):
-    request = ["--instance", str(uuid4()), *SMALL]
-    assert rtagent("claim", "test", *request, "--limit", "vcpu=2").code == 0
-    refused = rtagent("claim", "test", *request, "--limit", "vcpu=1", "-f", "json")
-    assert (refused.code, refused.json[0]["available"]) == (3, 1)
-
-
 @pytest.mark.parametrize("verb", ["create", "test"])
 def test_a_claim_follows_its_allocation(rtagent, verb):
     node = rtagent("node", "show", "-f", "json").json["uuid"]
@@ -138,12 +131,6 @@ def test_a_claim_follows_its_allocation(rtagent, verb):
     assert (other.code, other.out) == (2, "")
     assert "VCPU of this node's providers: 1 allocated, 2 needed" in other.err
     assert rtagent("claim", "list").out == ""
-
-
-def test_claim_test_claims_nothing(rtagent):
-    tested = rtagent("claim", "test", "--instance", str(uuid4()), *SMALL, "-f", "json")
-    assert (tested.code, tested.json["vcpus"]) == (0, 2)
-    assert rtagent("claim", "list", "-f", "json").json == []
 
 
 def test_errors_of_the_agent_give_their_exit_codes(rtagent, claim):

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rtagent.placement.loading import NOT_CONFIGURED
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
@@ -185,17 +184,6 @@ def test_show_lists_traits_by_who_set_them(running):
 def test_an_unknown_node_is_an_error(running):
     outcome = running.run("show", "elsewhere")
     assert (outcome.code, running.node.name in outcome.err) == (5, True)
-
-
-@pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
-def test_sync_without_configured_placement_names_the_option(agent):
-    agent.start()
-    agent.daemon.terminate()
-    agent.daemon.configure({"placement": {"auth_type": ""}})
-    agent.daemon.start().wait_ready()
-    outcome = agent.run("sync")
-    assert (outcome.code, outcome.out) == (1, ""), outcome.err
-    assert outcome.err == f"rtagent: {NOT_CONFIGURED}\n"
 
 
 def test_foreign_domains_are_counted_as_reserved(running):

@@ -43,14 +43,17 @@ def damage(file: Path, table: str) -> bytes:
 
 
 def test_damaged_file_ends_the_start_with_the_remedy_and_is_kept(daemon: Daemon):
-    content = damage(database(daemon), "claims")
-
-    daemon.start()
-    assert daemon.wait() == EX_CONFIG
-    assert "rtagent.sqlite is damaged" in daemon.last_lines()
-    assert "rtagent db backup" in daemon.last_lines()
-    assert "rtagentd --rebuild" in daemon.last_lines()
-    assert database(daemon).read_bytes() == content
+    content, nonsense = damage(database(daemon), "claims"), b"not a database" * 1000
+    for number, (written, what) in enumerate(
+        [(nonsense, "file is not a database"), (content, "rtagent.sqlite is damaged")], 1
+    ):
+        database(daemon).write_bytes(written)
+        daemon.start()
+        assert daemon.wait() == EX_CONFIG
+        assert what in daemon.last_lines()
+        assert daemon.count_logged("rtagent db backup") == number
+        assert daemon.count_logged("rtagentd --rebuild") == number
+        assert database(daemon).read_bytes() == written
 
     daemon.start("--rebuild").wait_ready()
     (aside,) = daemon.directory.glob("rtagent.sqlite.damaged-*Z")
@@ -65,16 +68,6 @@ def test_damaged_file_ends_the_start_with_the_remedy_and_is_kept(daemon: Daemon)
     daemon.start("--rebuild").wait_ready()
     assert list(daemon.directory.glob("rtagent.sqlite.damaged-*Z")) == [aside]
     assert daemon.terminate() == 0
-
-
-def test_file_that_is_no_database_ends_the_start_with_the_remedy(daemon: Daemon):
-    content = b"not a database" * 1000
-    database(daemon).write_bytes(content)
-    daemon.start()
-    assert daemon.wait() == EX_CONFIG
-    assert "file is not a database" in daemon.last_lines()
-    assert "rtagentd --rebuild" in daemon.last_lines()
-    assert database(daemon).read_bytes() == content
 
 
 def test_damaged_rows_do_not_end_the_daemon(daemon: Daemon):

@@ -15,9 +15,9 @@ from tests.servers.daemon import Daemon
 CLIENTS = 64
 
 
-@pytest.fixture
-def daemon(tmp_path):
-    with Daemon(tmp_path, "fake://") as made:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with Daemon(tmp_path_factory.mktemp("daemon"), "fake://") as made:
         made.wait_ready()
         yield made
 
@@ -31,9 +31,11 @@ def cpu_seconds(daemon: Daemon) -> float:
 def test_probes_are_answered_while_slow_clients_hold_every_connection(daemon, spare):
     """In the second case by descriptors: fewer are left than the read API may have connections."""
     highest = max(int(name) for name in os.listdir(f"/proc/{daemon.pid}/fd"))
-    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (highest + 1 + spare, hard))
+    limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    lower = (highest + 1 + spare, limits[1])
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, lower)
     with contextlib.ExitStack() as stack:
+        stack.callback(resource.prlimit, daemon.pid, resource.RLIMIT_NOFILE, limits)
         for _ in range(CLIENTS):
             slow = stack.enter_context(socket.socket(socket.AF_UNIX))
             slow.settimeout(120)
