@@ -167,11 +167,14 @@ def checked(conf: cfg.ConfigOpts, before: Settings | None = None, rules: Rules =
     settings, mistakes = load.judge(conf, before)
     ours = len(mistakes)
     libraries.judge(conf, mistakes)
-    if len(mistakes) == ours:  # else adapters could stumble over the options of libraries
-        for accept in rules.accept(conf, settings):
-            try:
-                accept()
-            except ConfigError as error:
-                note(mistakes, error)
+    theirs = len(mistakes) - ours
+    for accept in rules.accept(conf, settings):
+        try:
+            accept()
+        except ConfigError as error:
+            note(mistakes, error)
+        except (cfg.Error, TypeError):  # an unreadable or empty option of a library
+            if not theirs:  # else it was noted above
+                raise
     load.refuse(mistakes)
     return settings

@@ -123,7 +123,7 @@ def test_domains_and_devices_are_added_and_removed(file, tmp_path, given):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--add-domain", "/nowhere.xml"], "/nowhere.xml: [Errno 2] No such file"),
+        (["--add-domain", "/nowhere.xml"], "/nowhere.xml: No such file"),
         (["--add-domain", "<domain"], "not well-formed"),
         (["--remove-domain", str(uuid4())], "no domain has the uuid"),
     ],
