@@ -56,7 +56,10 @@ class TwoHosts:
             self.config_file.write_text(self.scheduler.config_file.read_text().replace(*keys))
         for each in (*self.agents.values(), self.scheduler):
             each.wait_ready()
-        wait_until(lambda: len(self.scheduler.read("hosts")["hosts"]) == len(HOSTS))
+        wait_until(self._all_are_up)
+
+    def _all_are_up(self):
+        return [host["up"] for host in self.scheduler.read("hosts")["hosts"]] == [True] * len(HOSTS)
 
     def rtagent(self, *words):
         """Run a command in this process."""
@@ -95,6 +98,7 @@ class TwoHosts:
         file.rename(self.directory / "gone")
         yield
         (self.directory / "gone").rename(file)
+        wait_until(self._all_are_up)
 
     def claims(self, server):
         """Return where a server has claims: host and state."""
