@@ -14,7 +14,7 @@ from tests.functional.outage.site import Site
 from tests.servers.daemon import wait_until
 from tests.servers.proxy import CommitLoss
 from tests.support.workload.caller import attempt
-from tests.support.workload.ledger import OperationFactory
+from tests.support.workload.ledger import Operation, OperationFactory
 
 #: No heartbeats: only calls write. A new attempt of the daemon has time to succeed.
 QUIET = {
@@ -32,6 +32,14 @@ def site(postgresql, site_with) -> Site:
     return made
 
 
+def is_granted(site: Site, operation: Operation) -> bool:
+    try:
+        attempt(site.home, operation)
+    except StoreUnavailable:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("loss", list(CommitLoss))
 def test_lost_commit_is_resolved_to_what_the_database_has(site: Site, loss: CommitLoss):
     """The caller's answer agrees with the database, and a repetition is granted once."""
@@ -39,11 +47,7 @@ def test_lost_commit_is_resolved_to_what_the_database_has(site: Site, loss: Comm
     for _ in range(5):
         operation = factory.claim()
         site.home.proxy.lose_commit(loss)
-        try:
-            attempt(site.home, operation)
-            granted = True
-        except StoreUnavailable:
-            granted = False
+        granted = is_granted(site, operation)
         assert (operation.claim_uuid in site.record().live) is granted
         if granted is (loss is CommitLoss.UNANSWERED):
             break  # else the COMMIT of an audit was lost, after the writes of the start
@@ -60,11 +64,7 @@ def test_late_commit_arrives_while_the_daemon_resolves_it(site: Site):
     operation = OperationFactory(random.Random(2)).claim()
     site.home.proxy.lose_commit(CommitLoss.LATE)
     threading.Timer(0.3, site.home.proxy.release).start()
-    try:
-        attempt(site.home, operation)
-        granted = True
-    except StoreUnavailable:
-        granted = False
+    granted = is_granted(site, operation)
     assert (operation.claim_uuid in site.record().live) is granted
     wait_until(site.ready)
     attempt(site.home, operation)
