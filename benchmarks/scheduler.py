@@ -12,7 +12,7 @@ from benchmarks import numa
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 from benchmarks.scheduler_fleet import FIT_FILTERS, Fleet, scheduler, view
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
+from rtagent.conf.scheduler import DEFAULT_FILTERS
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec
 from rtagent.scheduler.host_manager import HostManager

@@ -8,8 +8,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS, FilterOptions
-from rtagent.conf.scheduler import SchedulerOptions
+from rtagent.conf.scheduler import DEFAULT_FILTERS, FilterOptions, SchedulerOptions
 from rtagent.embedded import SystemClock
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo

@@ -16,7 +16,7 @@ from benchmarks.fleet.agent_process import AgentProcess, HostView
 from benchmarks.fleet.host import FleetHost, Intervals, Servers
 from benchmarks.fleet.process import RemoteProcess
 from benchmarks.fleet.servers import FleetPlacement, FleetPostgreSQL, FleetRabbitMQ
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
+from rtagent.conf.scheduler import DEFAULT_FILTERS
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from tests.servers import MariaDB

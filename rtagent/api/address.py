@@ -6,7 +6,7 @@ import stat
 from ipaddress import ip_address
 from pathlib import Path
 
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
 from rtagent.identity.directories import weakness
 from rtagent.model.base import Value

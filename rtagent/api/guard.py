@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from rtagent.api.address import Address, TcpAddress
 from rtagent.api.tokens import Token, allows, read_tokens
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 

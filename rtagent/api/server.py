@@ -16,7 +16,7 @@ from rtagent.api.address import MODE, OPEN_MODE, Address, TcpAddress, UnixAddres
 from rtagent.api.application import Answering, Application
 from rtagent.api.connections import Listener
 from rtagent.api.guard import Guard
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
 from rtagent.ports import NullReporter, Reporter
 

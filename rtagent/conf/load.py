@@ -16,8 +16,13 @@ from oslo_config import cfg
 
 from rtagent import __version__
 from rtagent.conf import placement
-from rtagent.conf.devices import MdevOptions, mdev_group, mdev_options
-from rtagent.conf.neutron import physnet_group, physnet_options
+from rtagent.conf.compute import (
+    MdevOptions,
+    mdev_group,
+    mdev_options,
+    physnet_group,
+    physnet_options,
+)
 from rtagent.conf.options import Mistakes, note, options, section, values
 from rtagent.conf.rules import broken_rules
 from rtagent.conf.settings import Settings, groups

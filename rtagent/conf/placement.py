@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.conf.options import Group, mutable
-from rtagent.conf.types import Items, StandardTrait
+from rtagent.conf.options import Group, Items, StandardTrait, mutable
 from rtagent.model.policy import ManageAllocations
 
 GROUP = "placement"

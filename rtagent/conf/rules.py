@@ -4,10 +4,9 @@ import os.path
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rtagent.conf.neutron import physnet_group
-from rtagent.conf.options import mistake
+from rtagent.conf.compute import physnet_group
+from rtagent.conf.options import ReservedPages, mistake
 from rtagent.conf.settings import Settings
-from rtagent.conf.types import ReservedPages
 from rtagent.errors import ConfigError
 from rtagent.numa import host_cpus
 

@@ -8,22 +8,29 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
-from rtagent.conf.api import Api
-from rtagent.conf.capacity import CapacityOptions
-from rtagent.conf.claims import Claims
-from rtagent.conf.compute import IMAGE_TYPE, Compute
-from rtagent.conf.conductor import ConductorSettings
-from rtagent.conf.database import Database, Events
-from rtagent.conf.default import Default
-from rtagent.conf.devices import Devices, MdevOptions
-from rtagent.conf.filter_scheduler import FilterOptions, FilterScheduler, Metrics
-from rtagent.conf.libvirt import Libvirt
-from rtagent.conf.neutron import Neutron, NeutronTunnel
+from rtagent.conf.claims import CapacityOptions, Claims
+from rtagent.conf.compute import (
+    IMAGE_TYPE,
+    Compute,
+    Devices,
+    Libvirt,
+    MdevOptions,
+    Neutron,
+    NeutronTunnel,
+    Pci,
+)
+from rtagent.conf.default import Database, Default, Events
 from rtagent.conf.options import Group
-from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
-from rtagent.conf.rpc import Rpc, UpgradeLevels
-from rtagent.conf.scheduler import Scheduler, SchedulerOptions
+from rtagent.conf.rpc import Api, Rpc, UpgradeLevels
+from rtagent.conf.scheduler import (
+    ConductorSettings,
+    FilterOptions,
+    FilterScheduler,
+    Metrics,
+    Scheduler,
+    SchedulerOptions,
+)
 from rtagent.model.base import Value
 from rtagent.model.device_spec import DeviceSpec
 from rtagent.model.node import Ratios

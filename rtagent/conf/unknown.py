@@ -12,9 +12,8 @@ from itertools import permutations
 from oslo_config import cfg
 
 from rtagent.conf import placement
-from rtagent.conf.devices import mdev_group, mdev_options
+from rtagent.conf.compute import mdev_group, mdev_options, physnet_group, physnet_options
 from rtagent.conf.libraries import LIBRARIES, Group, listed
-from rtagent.conf.neutron import physnet_group, physnet_options
 from rtagent.conf.options import mistake, plain, sections
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value

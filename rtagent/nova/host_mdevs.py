@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from rtagent.conf.devices import MdevOptions
+from rtagent.conf.compute import MdevOptions
 from rtagent.conf.settings import Settings
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.base import Value

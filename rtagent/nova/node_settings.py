@@ -14,9 +14,9 @@ from oslo_log import log
 
 from rtagent.conf import load
 from rtagent.conf.default import Default
+from rtagent.conf.options import ReservedPages
 from rtagent.conf.provider_files import read_files
 from rtagent.conf.settings import Settings
-from rtagent.conf.types import ReservedPages
 from rtagent.model.policy import ProviderFiles
 from rtagent.nova.driver_report import host_cells
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim

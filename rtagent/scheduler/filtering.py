@@ -17,7 +17,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.errors import RequestError
 from rtagent.model.server import RequestSpec
 from rtagent.scheduler import plugins, targets

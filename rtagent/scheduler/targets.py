@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, OUTGOING
 from rtagent.model.server import Destination, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE

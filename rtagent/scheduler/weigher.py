@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.model.node import Aggregate
 from rtagent.scheduler.filter import Request
 from rtagent.scheduler.host_state import HostState

@@ -20,7 +20,7 @@ from itertools import chain, groupby, islice
 from operator import add, attrgetter
 from random import Random
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.model.base import Value
 from rtagent.scheduler import plugins
 from rtagent.scheduler.decision_log import Comparison, Contender

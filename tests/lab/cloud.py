@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
+from rtagent.conf.scheduler import DEFAULT_FILTERS
 from tests.lab.rack import CALL, PATIENCE, Served, wait_until
 from tests.servers import RabbitMQ
 from tests.servers.daemon import SchedulerServer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS
+from rtagent.conf.scheduler import DEFAULT_FILTERS
 from rtagent.errors import RequestError
 from rtagent.lifecycle.moves import (
     drop_move_claim_at_source,

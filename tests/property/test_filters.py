@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.server import Destination, GroupRules, InstanceGroup

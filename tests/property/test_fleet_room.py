@@ -12,8 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.conf.scheduler import SchedulerOptions
+from rtagent.conf.scheduler import FilterOptions, SchedulerOptions
 from rtagent.errors import RequestError
 from rtagent.model.decision import Granted
 from rtagent.model.host_report import ServiceState

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions, Metrics
+from rtagent.conf.scheduler import FilterOptions, Metrics
 from rtagent.model.metric import Metric
 from rtagent.model.node import Aggregate
 from rtagent.scheduler.weighing import HostWeighers

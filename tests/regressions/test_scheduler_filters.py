@@ -16,7 +16,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.plugins import available

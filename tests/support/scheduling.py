@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.conf.scheduler import SchedulerOptions
+from rtagent.conf.scheduler import FilterOptions, SchedulerOptions
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
 from rtagent.model.host_report import InstanceInfo

@@ -5,7 +5,7 @@ from functools import cache
 
 from oslo_utils.versionutils import VersionPredicate, convert_version_to_str
 
-from rtagent.conf.filter_scheduler import ARCHITECTURE_NAMES
+from rtagent.conf.scheduler import ARCHITECTURE_NAMES
 from rtagent.model.base import Value
 from rtagent.model.schema_errors import step
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request, invalid

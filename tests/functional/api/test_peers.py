@@ -15,7 +15,7 @@ import pytest
 from rtagent.api.address import UnixAddress
 from rtagent.api.guard import Guard, peer_of, read_names
 from rtagent.api.server import ReadAPI
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
 from tests.support.api_states import sources
 from tests.support.trackers import Reports

@@ -18,7 +18,7 @@ from rtagent.api.client import ReadClient
 from rtagent.api.guard import Guard
 from rtagent.api.reply import Reply
 from rtagent.api.server import ReadAPI
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon, SchedulerServer

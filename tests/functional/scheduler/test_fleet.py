@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from random import Random
 
 from rtagent.claims import activate_claim, instance_claim, release_claim
-from rtagent.conf.filter_scheduler import FilterOptions
-from rtagent.conf.scheduler import SchedulerOptions
+from rtagent.conf.scheduler import FilterOptions, SchedulerOptions
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import ACTIVE, Claim

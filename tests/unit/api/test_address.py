@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.api.address import TcpAddress, UnixAddress, bind, page_url, parse
-from rtagent.conf.api import Api
+from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
 
 

@@ -1,6 +1,6 @@
 """[filter_scheduler] and [metrics]: Nova's names and meanings."""
 
-from rtagent.conf.filter_scheduler import FilterOptions, Metrics
+from rtagent.conf.scheduler import FilterOptions, Metrics
 from tests.support.configurations import settings
 
 #: A part of a nova.conf.

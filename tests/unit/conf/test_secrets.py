@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.conf.secrets import Secrets
+from rtagent.service.state_report import Secrets
 from tests.support.configurations import parsed
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.conf.filter_scheduler import DEFAULT_FILTERS, FilterOptions
+from rtagent.conf.scheduler import DEFAULT_FILTERS, FilterOptions
 from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters

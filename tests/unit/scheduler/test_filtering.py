@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.errors import ConfigError, InvalidRequest
 from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.host_report import InstanceInfo, ServiceState

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.server import Destination
 from rtagent.scheduler import aggregate_rules as rules

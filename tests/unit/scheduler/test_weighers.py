@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rtagent.conf.filter_scheduler import FilterOptions, Metrics
+from rtagent.conf.scheduler import FilterOptions, Metrics
 from rtagent.model.host_report import InstanceInfo
 from rtagent.model.metric import Metric
 from rtagent.model.request import Image

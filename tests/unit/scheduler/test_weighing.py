@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from rtagent.conf.filter_scheduler import FilterOptions
+from rtagent.conf.scheduler import FilterOptions
 from rtagent.scheduler.weighers import DiskWeigher, NumInstancesWeigher, RAMWeigher
 from rtagent.scheduler.weighing import ALL, HostWeighers
 from tests.support.host_states import aggregate, host_state

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.conf.filter_scheduler import FilterOptions, Metrics
+from rtagent.conf.scheduler import FilterOptions, Metrics
 from rtagent.model.host_report import ServiceState
 from rtagent.model.metric import Metric
 from rtagent.model.request import PciRequest
