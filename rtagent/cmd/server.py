@@ -22,7 +22,7 @@ from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.errors import OperationNotFound, ServerConflict, ServerNotFound
 from rtagent.conductor.opening import open_conductor, open_records
 from rtagent.conductor.operations import TABLES
-from rtagent.conductor.progress import progress_of
+from rtagent.conductor.run import progress_of
 from rtagent.embedded import SystemClock
 from rtagent.errors import InvalidRequest, RtAgentError
 from rtagent.model.server import Server, ServerOperation

@@ -16,11 +16,10 @@ from rtagent.conductor.errors import (
     ServerNotFound,
 )
 from rtagent.conductor.operations import STATES, TABLES
-from rtagent.conductor.operations.forced_delete import FORCED_DELETE, forced_progress, instead_of
+from rtagent.conductor.operations.delete import FORCED_DELETE, forced_progress, instead_of
 from rtagent.conductor.patience import Background, Patience
 from rtagent.conductor.ports import Begun, ServerStore
-from rtagent.conductor.progress import Progress, progress_of
-from rtagent.conductor.run import ConductorOptions, Outside, Run
+from rtagent.conductor.run import ConductorOptions, Outside, Progress, Run, progress_of
 from rtagent.errors import RtAgentError
 from rtagent.model.request import Flavor
 from rtagent.model.server import (

@@ -17,8 +17,7 @@ from rtagent.conductor.errors import (
     OperationTaken,
 )
 from rtagent.conductor.patience import may_succeed_later
-from rtagent.conductor.progress import Tried
-from rtagent.conductor.run import Run
+from rtagent.conductor.run import Run, Tried
 from rtagent.errors import (
     AllocationMismatch,
     AllocationNotWritten,

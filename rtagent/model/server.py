@@ -214,7 +214,7 @@ class ServerOperation(Value, frozen=True, kw_only=True):
     :ivar kind: names the table of steps. :ivar step: the step that was begun last.
     :ivar forward: False: it is being undone, from ``step`` backwards.
     :ivar attempt: counts hosts that were tried, from 1.
-    :ivar progress: the results of the steps, see `rtagent.conductor.progress`.
+    :ivar progress: the results of the steps, see `rtagent.conductor.run`.
     :ivar error: why it stopped, is being undone, or has failed, as a document; None: no error.
     :ivar owner: the conductor that works on it; None: no conductor does.
     :ivar epoch: counts the owners. :ivar beat: a counter that the owner increases.

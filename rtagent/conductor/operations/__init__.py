@@ -2,11 +2,10 @@
 
 from rtagent.conductor.engine import Table
 from rtagent.conductor.operations.build import BUILD
-from rtagent.conductor.operations.delete import DELETE
+from rtagent.conductor.operations.delete import CLEAR_DELETED, DELETE, FORCED_DELETE
 from rtagent.conductor.operations.evacuation import CLEAR_EVACUATED, EVACUATION
-from rtagent.conductor.operations.forced_delete import CLEAR_DELETED, FORCED_DELETE
 from rtagent.conductor.operations.hosts import OWED_CALL
-from rtagent.conductor.operations.live_migration import LIVE_MIGRATION
+from rtagent.conductor.operations.moves import LIVE_MIGRATION
 from rtagent.conductor.operations.power import SHELVE, START, STOP, UNSHELVE
 from rtagent.conductor.operations.resize import CONFIRM, RESIZE, REVERT
 from rtagent.model.server import ACTIVE, RESIZED, SHELVED_OFFLOADED, STOPPED

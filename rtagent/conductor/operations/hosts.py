@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.progress import Progress
-from rtagent.conductor.run import Run
+from rtagent.conductor.run import Progress, Run
 from rtagent.errors import RtAgentError
 from rtagent.model.claim import EVACUATION
 from rtagent.model.server import Place, RequestSpec, Selections, ServerOperation

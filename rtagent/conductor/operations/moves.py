@@ -1,4 +1,6 @@
-"""Steps that moves have in common: the migration, its claims, and allocations."""
+"""Moves: the steps that they have in common (the migration, its claims, and allocations), and the
+operation live-migration.
+"""
 
 import uuid
 from typing import Any, cast
@@ -7,9 +9,19 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.operations.hosts import claim_arguments, end_claim, selected
+from rtagent.conductor.operations.hosts import (
+    claim_arguments,
+    cleanup,
+    end_claim,
+    prepare,
+    select,
+    selected,
+    unselect,
+)
 from rtagent.conductor.run import Run
+from rtagent.errors import ClaimExpired
 from rtagent.model.migration import MigrationFacts, MigrationType
 from rtagent.model.server import ACTIVE, Place, Server, ServerOperation
 from rtagent.rpc.client import source_of
@@ -155,3 +167,65 @@ def cleanup_source(run: Run) -> None:
 def moved(run: Run) -> Server:
     """Return the server at the destination."""
     return replace(run.server, task_state=None, place=run.progress.dest)
+
+
+def migrate(run: Run) -> None:
+    """Migrate the running guest, and renew the lease during the migration.
+
+    The loss of the lease is noticed first. Once the guest is at the destination, the agent keeps
+    the claim, because the host has its domain.
+    """
+    source, dest = source_place(run), run.progress.dest
+    try:
+        lease = run.renewing(dest)
+    except ClaimExpired:
+        if run.state(dest) == "absent":
+            raise
+        # An earlier conductor began the migration: the guest is at the destination, or on its
+        # way. What it has there must not be removed.
+        lease = run.renewing(None)
+    with lease:
+        run.live_migrate(source, dest)
+
+
+def migrate_back(run: Run) -> None:
+    """Migrate the guest back, if it has arrived: its claim at the destination was lost, and the
+    source has kept its own. A guest that has stopped there since is defined at the source."""
+    source, dest = source_place(run), run.progress.dest
+    state = run.state(dest)
+    if state == "running":
+        run.live_migrate(dest, source)
+    elif state == "stopped":
+        if run.state(source) == "absent":
+            run.define(source)
+        run.undefine(dest)
+
+
+def delete_old_allocations(run: Run) -> None:
+    """Delete the allocations of the source, which the migration has."""
+    allocations.delete(run, migration_of(run).uuid)
+
+
+def report(run: Run) -> None:
+    """Report the state to both sides."""
+    report_both(run, run.progress.was, None)
+
+
+LIVE_MIGRATION = Table(
+    kind="live-migration",
+    steps=(
+        Step(name="reserve", do=reserve, undo=restore),
+        Step(name="select", do=select, undo=unselect),
+        Step(name="claim", do=claim_move, undo=drop_at_destination),
+        Step(name="report-begin", do=report_moving, undo=report_back),
+        Step(name="prepare", do=prepare, undo=cleanup),
+        Step(name="leave", do=leave, undo=stay),
+        Step(name="migrate", do=migrate, undo=migrate_back, stops=True),
+        Step(name="arrive", do=arrive, final=True),
+        Step(name="drop", do=drop_at_source),
+        Step(name="cleanup", do=cleanup_source),
+        Step(name="allocations", do=delete_old_allocations),
+        Step(name="report", do=report),
+    ),
+    done=moved,
+)

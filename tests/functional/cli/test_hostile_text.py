@@ -25,7 +25,7 @@ from rtagent.claims import instance_claim
 from rtagent.cmd.base import Action
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.rtagent import GROUP, Shell
-from rtagent.conductor.progress import Progress
+from rtagent.conductor.run import Progress
 from rtagent.conf import load
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate

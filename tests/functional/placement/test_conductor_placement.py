@@ -8,8 +8,7 @@ import pytest
 from rtagent.conductor.errors import OperationTaken
 from rtagent.conductor.operations import allocations
 from rtagent.conductor.patience import Patience
-from rtagent.conductor.progress import Progress
-from rtagent.conductor.run import ConductorOptions, Outside, Run
+from rtagent.conductor.run import ConductorOptions, Outside, Progress, Run
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementConflict
 from rtagent.model.request import Flavor

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.conductor.progress import Progress
+from rtagent.conductor.run import Progress
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.server_rows import SqlServerStore
