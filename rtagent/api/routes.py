@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from rtagent.api import capacity, claims, events, health, metrics, nodes, numa, pci
 from rtagent.api.capacity import Blocked
-from rtagent.api.event_tail import EventTail, tail_of
+from rtagent.api.events import EventTail, tail_of
 from rtagent.api.page import host_map, host_pages
-from rtagent.api.page.room import ShownRoom
+from rtagent.api.page.host_map import ShownRoom
+from rtagent.api.page.host_pages import PageSources
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
-from rtagent.api.page.sources import PageSources
 from rtagent.api.reply import JSON, Query, Reply, Routes, document
 from rtagent.capacity.count import Counts
 from rtagent.errors import ClaimNotFound, InvalidRequest, RtAgentError

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rtagent.api.event_stream import EventStream
+from rtagent.api.client import EventStream
 from rtagent.cmd.base import List, Rows, columns, row, rows
 from rtagent.cmd.cells import safe
 from rtagent.cmd.output import timestamp

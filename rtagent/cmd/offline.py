@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from rtagent.api.client import Reader
-from rtagent.api.event_tail import tail_of
-from rtagent.api.events import events
+from rtagent.api.events import events, tail_of
 from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.capacity.count import Counts
 from rtagent.conf.settings import Settings

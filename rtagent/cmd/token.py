@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rtagent.api.tokens import ROLES, is_name, new_token, read_tokens
+from rtagent.api.guard import ROLES, is_name, new_token, read_tokens
 from rtagent.cmd.base import NAME_RULE, Action, List, Row, Rows, Text, checked, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.replaced_file import changing, named_file, replace_file

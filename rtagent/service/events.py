@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.api.event_tail import EventTail
+from rtagent.api.events import EventTail
 from rtagent.audit import PERIODIC, AuditEnded, AuditSummary
 from rtagent.bus import AnnouncementWaits, Bus, CallRefused, StatePublished
 from rtagent.errors import StoreUnavailable, TrackerBusy

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rtagent.api.page.sources import PageSources
+from rtagent.api.page.host_pages import PageSources
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import TooManyRequests
 from rtagent.model.claim import ATTACH, Claim, HistoryPage

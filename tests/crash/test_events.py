@@ -6,8 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from rtagent.api.client import ReadClient
-from rtagent.api.event_stream import EventStream
+from rtagent.api.client import EventStream, ReadClient
 from tests.servers import RabbitMQ
 from tests.servers.daemon import wait_until
 from tests.support.event_consumer import DURABLE, Consumer, first_seen, folded

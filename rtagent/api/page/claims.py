@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from rtagent.api import claims as documents
-from rtagent.api.page.formats import megabytes
 from rtagent.api.page.queries import PageQuery
-from rtagent.api.page.rendering import Content
+from rtagent.api.page.rendering import Content, megabytes
 from rtagent.errors import ClaimNotFound, Unavailable
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import LIVE_STATES, Claim, ClaimEvent, HistoryPage

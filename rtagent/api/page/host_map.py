@@ -1,26 +1,118 @@
-"""The host map: what the host has, and who has which part of it.
+"""The host map: what the host has, who has which part of it, and beside it what still fits: the
+room of each flavor, and the stranded parts.
 
 It is made of the documents of the read API, so it shows what they show.
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from rtagent.api import nodes, numa, pci
-from rtagent.api.page.formats import size
 from rtagent.api.page.owners import Owner, OwnerRows
-from rtagent.api.page.rendering import Content
-from rtagent.api.page.room import NOTHING, ShownRoom
+from rtagent.api.page.rendering import Content, size
 from rtagent.api.pci import DeviceView, Resource
+from rtagent.capacity.stranded import Stranded
 from rtagent.model.base import Value
+from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.pci.device_users import ALLOCATED, AVAILABLE, CLAIMED
+
+
+class StrandedParts(Value, frozen=True, kw_only=True):
+    """The parts of the map that are stranded.
+
+    :ivar pools: cells and sizes in KiB. :ivar names: of devices and assigned resources.
+    """
+
+    cpus: frozenset[int] = frozenset()
+    pools: frozenset[tuple[int, int]] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    @property
+    def any(self) -> bool:
+        """Whether something on the map is stranded."""
+        return bool(self.cpus or self.pools or self.names)
+
+
+NOTHING = StrandedParts()
+
+#: A count is shown for so many times the time that it took, also if the host has changed by then.
+#: So a page that is looked at uses a tenth of a CPU for it at most, also on a large host.
+PAUSE = 9
+#: Seconds after which it is counted anew in any case.
+LONGEST_PAUSE = 10.0
+
+
+class ShownRoom(Value, frozen=True, kw_only=True):
+    """The part "What still fits".
+
+    :ivar host: the document of ``/capacity``. :ivar most: the largest room of a flavor.
+    """
+
+    host: Mapping[str, Any]
+    most: int
+    parts: StrandedParts
+
+
+class KeptRoom:
+    """The room that the page shows: now and then that of a revision before. Pages are rendered one
+    at a time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: tuple[Hashable, Hashable, ShownRoom] | None = None
+        self._until = 0.0
+
+    def version(self, revision: Hashable, rest: Hashable) -> Hashable:
+        """Return what changes when `of` shows something else.
+
+        :param revision: of the host. :param rest: all else on which the room depends. It is shown
+            at once.
+        """
+        kept = self._kept
+        if kept is not None and kept[1] == rest and self._clock() < self._until:
+            revision = kept[0]
+        return revision, rest
+
+    def of(
+        self, revision: Hashable, rest: Hashable, count: Callable[[], Mapping[str, Any]]
+    ) -> ShownRoom:
+        """Return the room. :param count: returns the document of ``/capacity``."""
+        if self._kept is None or self.version(revision, rest) != self._kept[:2]:
+            began = self._clock()
+            room = _room(count())
+            ended = self._clock()
+            self._kept = revision, rest, room
+            self._until = ended + min(LONGEST_PAUSE, PAUSE * (ended - began))
+        return self._kept[2]
+
+
+def _room(host: Mapping[str, Any]) -> ShownRoom:
+    most = max((flavor["room"] for flavor in host["flavors"]), default=0)
+    return ShownRoom(host=host, most=most, parts=_parts(host["stranded"]))
+
+
+def _parts(stranded: Iterable[Stranded]) -> StrandedParts:
+    listed = list(stranded)
+    cpus = [parse_cpu_spec(part.names[0]) for part in listed if part.resource == "PCPU"]
+    return StrandedParts(
+        cpus=frozenset[int]().union(*cpus),
+        pools=frozenset(
+            (part.cell, part.size_kb)
+            for part in listed
+            if part.cell is not None and part.size_kb is not None
+        ),
+        names=frozenset(name for part in listed for name in part.names),
+    )
+
 
 #: Up to so many CPUs are drawn large, and up to so many at the usual size.
 FEW, USUAL = 16, 160

@@ -8,8 +8,7 @@ from functools import cache
 
 from markupsafe import Markup
 
-from rtagent.api.page.formats import size
-from rtagent.api.page.rendering import part
+from rtagent.api.page.rendering import part, size
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import DomainUsage

@@ -13,9 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import rtagent
+from rtagent.api.page.host_map import KeptRoom
 from rtagent.api.page.owners import OwnerRows
 from rtagent.api.page.rendering import Content, Later, asset, render
-from rtagent.api.page.room import KeptRoom
 from rtagent.api.reply import Reply, problem, status_of
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value

@@ -9,7 +9,7 @@ from lxml import etree
 from oslo_context.context import RequestContext
 from sqlalchemy import NullPool, create_engine, text
 
-from rtagent.api.event_stream import EventStream
+from rtagent.api.client import EventStream
 from rtagent.rpc.client import AgentAPI
 from tests.chaos.history import History
 from tests.chaos.world.conductors import ConductorWorld

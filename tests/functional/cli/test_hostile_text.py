@@ -20,7 +20,7 @@ import yaml
 from msgspec.structs import replace
 from oslo_config import cfg
 
-from rtagent.api.event_tail import tail_of
+from rtagent.api.events import tail_of
 from rtagent.claims import instance_claim
 from rtagent.cmd.base import Action
 from rtagent.cmd.exit_codes import Exit

@@ -7,7 +7,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from rtagent.api.page.fit import EXAMPLES
-from rtagent.api.page.formats import megabytes
+from rtagent.api.page.rendering import megabytes
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.health import Status
 from rtagent.virt.libvirt.guest import apply

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
 from rtagent.api.address import TcpAddress
-from rtagent.api.page.formats import megabytes, size
 from rtagent.api.page.host_map import WORDS
+from rtagent.api.page.rendering import megabytes, size
 from rtagent.api.server import ReadAPI
 from rtagent.capacity.count import Counts
 from rtagent.model.request import Flavor

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.api.client import ReadClient
-from rtagent.api.event_stream import EventStream
+from rtagent.api.client import EventStream, ReadClient
 from rtagent.errors import AgentUnreachable
 from tests.functional.cli.shell import run
 from tests.servers.daemon import ROOT, Daemon, wait_until

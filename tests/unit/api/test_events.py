@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.api.application import Application
-from rtagent.api.event_stream import EventStream
-from rtagent.api.event_tail import EventTail, tail_of
-from rtagent.api.events import LIMIT
+from rtagent.api.client import EventStream
+from rtagent.api.events import LIMIT, EventTail, tail_of
 from rtagent.model.event import RecordedEvents
 from rtagent.ports import NullReporter
 from tests.support.api_states import sources

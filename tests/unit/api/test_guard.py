@@ -7,8 +7,7 @@ import pytest
 
 from rtagent.api.address import Address, TcpAddress, UnixAddress
 from rtagent.api.application import Application
-from rtagent.api.guard import Guard
-from rtagent.api.tokens import new_token
+from rtagent.api.guard import Guard, new_token
 from rtagent.conf.rpc import Api
 from rtagent.ports import NullReporter
 from tests.support.api_states import sources

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rtagent.api.page.sources import PageSources
+from rtagent.api.page.host_pages import PageSources
 from rtagent.api.routes import answer
 from rtagent.errors import StoreUnavailable
 from rtagent.model.claim import HistoryPage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.api.tokens import allows, new_token, read_tokens
+from rtagent.api.guard import allows, new_token, read_tokens
 from rtagent.errors import ConfigError
 
 TEXT, TOKEN = new_token("grafana", "reader")

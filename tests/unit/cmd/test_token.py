@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.api.tokens import new_token, read_tokens
+from rtagent.api.guard import new_token, read_tokens
 from tests.functional.cli.shell import Run, configured
 
 

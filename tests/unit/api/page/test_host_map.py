@@ -5,8 +5,8 @@ from immutables import Map
 from lxml import html
 from msgspec.structs import replace
 
+from rtagent.api.page.host_pages import PageSources
 from rtagent.api.page.routes import PageCache
-from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
 from rtagent.model.device import PciDevices
 from tests.support.api_states import check_map, empty, moved, page, populated, sources, text

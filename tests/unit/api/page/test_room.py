@@ -3,7 +3,7 @@
 from lxml import html
 from msgspec.structs import replace
 
-from rtagent.api.page.room import KeptRoom
+from rtagent.api.page.host_map import KeptRoom
 from rtagent.api.page.routes import PageCache
 from rtagent.api.routes import answer
 from rtagent.capacity.count import Counts

@@ -3,7 +3,7 @@
 import pytest
 from markupsafe import Markup
 
-from rtagent.api.page.formats import LONGEST, megabytes, share, size, visible, web_address
+from rtagent.api.page.rendering import LONGEST, megabytes, share, size, visible, web_address
 
 
 @pytest.mark.parametrize(
