@@ -15,7 +15,7 @@ from cliff.show import ShowOne
 from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
-from rtagent.cmd.cells import SafeFormatter
+from rtagent.cmd.output import SafeFormatter
 from rtagent.cmd.rtagent import Shell, Strict
 
 #: The columns and the values of one item.

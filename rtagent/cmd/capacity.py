@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
-from rtagent.cmd.cells import Column
 from rtagent.cmd.node import add_node, only_node
-from rtagent.cmd.output import KeyValues, Lines, OrEmpty
+from rtagent.cmd.output import Column, KeyValues, Lines, OrEmpty
 from rtagent.errors import FlavorNotFound
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size

@@ -10,8 +10,8 @@ from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request, output
 from rtagent.cmd.base import Action, List, Row, Rows, Show, Text, columns, row, rows, with_dry_run
-from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
+from rtagent.cmd.output import SafeFormatter, plain_xml
 from rtagent.errors import (
     AgentUnreachable,
     ClaimNotFound,

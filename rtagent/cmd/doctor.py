@@ -17,8 +17,8 @@ from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
 from rtagent.cmd.access import broker_names
 from rtagent.cmd.base import List, Rows
-from rtagent.cmd.checks import FAIL, PASS, WARN, Check, CheckFinding, Checks, made
 from rtagent.cmd.exit_codes import Exit
+from rtagent.cmd.upgrade import FAIL, PASS, WARN, Check, CheckFinding, Checks, made
 from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError

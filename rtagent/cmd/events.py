@@ -11,8 +11,7 @@ from typing import Any
 
 from rtagent.api.client import EventStream
 from rtagent.cmd.base import List, Rows, columns, row, rows
-from rtagent.cmd.cells import safe
-from rtagent.cmd.output import timestamp
+from rtagent.cmd.output import safe, timestamp
 from rtagent.errors import AgentUnreachable, InvalidRequest, RtAgentError
 from rtagent.model.event import parse_event_id
 from rtagent.model.printable import printable

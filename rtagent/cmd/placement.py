@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from rtagent.cmd.base import List, Row, Rows, Show
-from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
-from rtagent.cmd.output import Lines
+from rtagent.cmd.output import Column, Lines
 from rtagent.errors import HypervisorUnavailable, NodeNotFound, PlacementError, RtAgentError
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree

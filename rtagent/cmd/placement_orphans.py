@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, with_dry_run
-from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
-from rtagent.cmd.output import timestamp
+from rtagent.cmd.output import Column, timestamp
 from rtagent.cmd.placement import node_state, placement_api, with_node
 from rtagent.errors import ConsumerNotFound, RtAgentError
 from rtagent.model.consumers import Parts

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row
-from rtagent.cmd.cells import Column
 from rtagent.cmd.claim_request import (
     FLAVOR,
     add_fields,
@@ -18,7 +17,7 @@ from rtagent.cmd.claim_request import (
     pair,
     read_document,
 )
-from rtagent.cmd.output import KeyValues, Lines, OrEmpty, timestamp
+from rtagent.cmd.output import Column, KeyValues, Lines, OrEmpty, timestamp
 from rtagent.errors import InvalidRequest
 from rtagent.model.server import Purpose
 

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, columns, row, rows
-from rtagent.cmd.cells import Column
-from rtagent.cmd.output import CellLines, KeyValues, Lines, OrEmpty, PciPools
+from rtagent.cmd.output import CellLines, Column, KeyValues, Lines, OrEmpty, PciPools
 
 
 class MetricLines(Column[Sequence[Mapping[str, Any]]]):

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rtagent.cmd.base import List, Row, Rows, Show, Text
-from rtagent.cmd.cells import Column
-from rtagent.cmd.output import Lines, YesNo
+from rtagent.cmd.output import Column, Lines, YesNo
 from rtagent.errors import InvalidRequest
 from rtagent.model.event import EVENT_TYPES, VERSION
 from rtagent.rpc import AGENT, schemas

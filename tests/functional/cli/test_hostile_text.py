@@ -1,5 +1,5 @@
 """One hostile text in every place of every document, through every command: as a table, and as
-JSON. What the other formats make of a cell is that of `rtagent.cmd.cells`, and is tested there; a
+JSON. What the other formats make of a cell is that of `rtagent.cmd.output`, and is tested there; a
 list and an item show that they do.
 
 A read API, an agent and a scheduler answer in this process. Every text of their documents is

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from rtagent.cmd.checks import LISTED
 from rtagent.cmd.rtagent import Shell
-from rtagent.cmd.upgrade import UpgradeCheck
+from rtagent.cmd.upgrade import LISTED, UpgradeCheck
 from rtagent.db import migrate
 from rtagent.db.backup import backup
 from rtagent.db.engine import open_engine

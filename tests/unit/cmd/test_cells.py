@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtagent.cmd.cells import plain_xml, safe
-from rtagent.cmd.output import KeyValues, Lines, OrEmpty
+from rtagent.cmd.output import KeyValues, Lines, OrEmpty, plain_xml, safe
 from rtagent.model.printable import printable
 
 TEXT = "=\x1b[31m\n\u202e[red]"

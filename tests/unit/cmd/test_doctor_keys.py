@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.cmd.checks import CheckFinding, Checks
 from rtagent.cmd.client import Client
 from rtagent.cmd.doctor import keys
+from rtagent.cmd.upgrade import CheckFinding, Checks
 from tests.support.trust import DAY, KeyFiles
 
 
