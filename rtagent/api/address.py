@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rtagent.conf.rpc import Api
 from rtagent.errors import ConfigError
-from rtagent.identity.directories import weakness
+from rtagent.identity.locks import weakness
 from rtagent.model.base import Value
 
 LOOPBACK = "127.0.0.1"

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, Select, Table, and_, bindparam, delet
 
 from rtagent.db.checked_rows import LONG_AGO
 from rtagent.db.claim_rows import CLAIMS, read_released
-from rtagent.db.node_documents import read_retention
+from rtagent.db.node_rows import read_retention
 from rtagent.db.registry import database_now
 from rtagent.db.schema import claim_events, claims, compute_nodes, migrations, operations
 from rtagent.db.tables import HISTORY

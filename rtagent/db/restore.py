@@ -18,7 +18,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.transaction import Transactions
 from rtagent.errors import RtAgentError, StoreDamaged
-from rtagent.identity.directories import sync_directory
+from rtagent.identity.locks import sync_directory
 
 #: The files of an SQLite database, by the ends of their names.
 _ENDS = ("", "-wal", "-shm")

@@ -12,9 +12,15 @@ from rtagent.db.device_rows import read_devices
 from rtagent.db.event_rows import KEPT, read_sequence
 from rtagent.db.history import purge_node, read_ended, read_evacuated, read_history, read_page
 from rtagent.db.keyed_table import Findings
-from rtagent.db.node_documents import read_drain, read_retention, write_drain, write_retention
 from rtagent.db.node_records import raise_conflict, read_records, write_record
-from rtagent.db.node_rows import check_rosters, read_node
+from rtagent.db.node_rows import (
+    check_rosters,
+    read_drain,
+    read_node,
+    read_retention,
+    write_drain,
+    write_retention,
+)
 from rtagent.db.schema import compute_nodes
 from rtagent.db.tables import DOMAINS, MIGRATIONS, OUTBOX, read_operation
 from rtagent.db.transaction import Transactions

@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 from rtagent.errors import IdentityError
-from rtagent.identity.directories import sync_directory
+from rtagent.identity.locks import sync_directory
 from rtagent.model.node import Writer
 
 MACHINE_ID = Path("/etc/machine-id")

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rtagent.errors import StoreUnavailable
-from rtagent.identity.directories import write_durably
+from rtagent.identity.locks import write_durably
 from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Position, Stored
 from rtagent.ports import Mark, Reporter

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from rtagent.errors import PlacementError
-from rtagent.identity.directories import write_durably
+from rtagent.identity.locks import write_durably
 from rtagent.placement.provider import NO_CONTENTS, Contents, Provider, Tree
 
 NAME = "placement.json"
