@@ -15,8 +15,7 @@ from rtagent.model.device import NO_ROOT_PORTS, Device
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.guest import GuestLayout
 from rtagent.model.node_state import NodeState
-from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
-from rtagent.model.reboot import Reboot
+from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem, Reboot
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
 from rtagent.reconcile.plan import Agreement, plan, unlisted_mdevs

@@ -18,8 +18,8 @@ from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
+from rtagent.model.observation import reboot
 from rtagent.model.policy import Policy, ProviderFiles
-from rtagent.model.reboot import reboot
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.placement.offers import Offers, resolve, with_offers

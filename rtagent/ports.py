@@ -17,9 +17,8 @@ from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
-from rtagent.model.retention import Retention
 from rtagent.model.store_restore import StoreRestore
-from rtagent.model.stored import Position, Stored
+from rtagent.model.stored import Position, Retention, Stored
 
 
 class Clock(Protocol):

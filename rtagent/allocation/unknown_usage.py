@@ -8,7 +8,7 @@ from rtagent.model.derived import derived
 from rtagent.model.domain_usage import DomainUsage, HostResource
 from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
-from rtagent.model.pages import PageRequest, candidates
+from rtagent.model.units import PageRequest, candidates
 from rtagent.pci.assigned_resources import ResourceRequest
 
 #: Resource and unit of the reasons for each kind.

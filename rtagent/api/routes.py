@@ -24,7 +24,7 @@ from rtagent.model.device import RootPorts
 from rtagent.model.health import Check
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
-from rtagent.model.reboot import FLAG
+from rtagent.model.observation import FLAG
 from rtagent.model.timeline import ENTRY_KIND
 
 TIMELINE_FILTERS = frozenset({"kind"})

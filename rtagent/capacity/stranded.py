@@ -19,7 +19,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.node_state import NodeState
-from rtagent.model.pages import format_size
+from rtagent.model.units import format_size
 from rtagent.numa.host_cells import CellCapacity, host_cells
 from rtagent.numa.reach import Reach, reach
 from rtagent.pci.allocations import device_allocations

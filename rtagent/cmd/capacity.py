@@ -9,7 +9,7 @@ from rtagent.cmd.node import add_node, only_node
 from rtagent.cmd.output import Column, KeyValues, Lines, OrEmpty
 from rtagent.errors import FlavorNotFound
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.pages import format_size
+from rtagent.model.units import format_size
 
 Document = Mapping[str, Any]
 

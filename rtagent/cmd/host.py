@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 from rtagent.cmd.base import Action, Row, Text
-from rtagent.model.pages import parse_size
+from rtagent.model.units import parse_size
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
 
 #: The size of each domain of ``--domains``.

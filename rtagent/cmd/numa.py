@@ -14,8 +14,8 @@ from rtagent.cmd.base import Row, Show
 from rtagent.cmd.node import add_node, read_node
 from rtagent.cmd.output import page_usage
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.pages import format_size
 from rtagent.model.printable import printable
+from rtagent.model.units import format_size
 
 COLUMNS = ("uuid", "hypervisor_hostname", "cells")
 

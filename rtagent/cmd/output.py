@@ -17,8 +17,8 @@ from cliff.columns import FormattableColumn
 from cliff.formatters.base import ListFormatter, SingleFormatter
 
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.pages import format_size
 from rtagent.model.printable import printable, printable_lines
+from rtagent.model.units import format_size
 
 #: Formats that escape by themselves.
 FAITHFUL = frozenset({"json", "yaml"})

@@ -22,7 +22,7 @@ from oslo_config import cfg, types
 from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT, Value, divided
 from rtagent.model.cpuset import format_cpu_spec, parse_cpu_spec
-from rtagent.model.pages import MAX_SIZE, BadPageSize, parse_size
+from rtagent.model.units import MAX_SIZE, BadPageSize, parse_size
 
 _TRAITS = frozenset(os_traits.get_traits())
 

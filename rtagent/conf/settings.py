@@ -32,7 +32,7 @@ from rtagent.conf.scheduler import (
     SchedulerOptions,
 )
 from rtagent.model.base import Value
-from rtagent.model.device_spec import DeviceSpec
+from rtagent.model.device import DeviceSpec
 from rtagent.model.node import Ratios
 from rtagent.model.observation import Problem
 from rtagent.model.policy import (

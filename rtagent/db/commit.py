@@ -24,10 +24,10 @@ from rtagent.errors import ChangeRejected, RevisionConflict
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import RELEASED, Claim, ClaimEvent, ClaimFacts
+from rtagent.model.consumers import OutboxRow, concerned_consumers
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.node_state import NodeState
-from rtagent.model.outbox import OutboxRow, concerned_consumers
 
 #: Called with the name of each boundary that a transaction passes: `rtagent.testing.failpoints`.
 Passed = Callable[[str], None]

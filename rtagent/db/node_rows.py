@@ -53,8 +53,7 @@ from rtagent.model.change import Change
 from rtagent.model.metric import Metric, documents
 from rtagent.model.node import Drain, Node, Ratios
 from rtagent.model.node_state import NodeState
-from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Retention, Stored
 from rtagent.model.topology import Topology
 from rtagent.state.compute_node import (
     described,

@@ -278,7 +278,7 @@ operations = _table(
     _digest(),
 )
 
-#: The ages of a node's records, see `rtagent.model.retention`.
+#: The ages of a node's records, see `rtagent.model.stored`.
 retention = _table(
     "retention",
     Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
@@ -293,7 +293,7 @@ drains = _table(
     _digest(),
 )
 
-#: Consumers whose allocations have to be written to Placement, see `rtagent.model.outbox`.
+#: Consumers whose allocations have to be written to Placement, see `rtagent.model.consumers`.
 allocation_outbox = _table(
     "allocation_outbox",
     Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),

@@ -29,8 +29,7 @@ from rtagent.model.change import Change, Operation
 from rtagent.model.claim import ClaimEnd, ClaimEvent, HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
-from rtagent.model.retention import Retention
-from rtagent.model.stored import Position, Stored
+from rtagent.model.stored import Position, Retention, Stored
 from rtagent.ports import Enroll
 
 

@@ -22,9 +22,9 @@ from rtagent.errors import StoreDamaged
 from rtagent.model.base import Value
 from rtagent.model.change import Operation
 from rtagent.model.claim import MIGRATION, MOVE_TYPES, ClaimEvent, ClaimFacts
+from rtagent.model.consumers import OutboxRow
 from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, Occupancy
 from rtagent.model.migration import DEST, ERROR, SOURCE, Migration
-from rtagent.model.outbox import OutboxRow
 from rtagent.model.request import Flavor
 
 _OPERATION = Operation.__struct_fields__

@@ -21,11 +21,11 @@ from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
+from rtagent.model.consumers import Outbox, outbox_after
 from rtagent.model.device import VF_TYPES, PciDevices
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.node import Drain, Node
-from rtagent.model.outbox import Outbox, outbox_after
 from rtagent.model.owners import OwnerSums, check_owner, creation_order, owner_usage
 from rtagent.model.policy import Policy
 from rtagent.model.stored import Position, Stored

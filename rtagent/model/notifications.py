@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from rtagent.model import event as event_types
-from rtagent.model import event_payloads, migration
+from rtagent.model import migration
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, RELEASED
 from rtagent.model.device import PciDevice
-from rtagent.model.event import Notification
+from rtagent.model.event import (
+    ClaimPayload,
+    DevicePayload,
+    DrainPayload,
+    MovePayload,
+    NodePayload,
+    Notification,
+)
 from rtagent.model.node_state import NodeState
 
 #: Characters of a reason that an event has. The claim's history has the whole reason.
@@ -54,7 +61,7 @@ def _of_claim(event: Event) -> Notification:
     facts = claim.instance
     return Notification(
         type=_claim_type(event),
-        payload=event_payloads.ClaimPayload(
+        payload=ClaimPayload(
             claim_uuid=claim.uuid,
             action=event.action,
             reason=event.reason[:MAX_REASON],
@@ -100,7 +107,7 @@ def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
             continue
         yield Notification(
             type=_move_type(record, known),
-            payload=event_payloads.MovePayload(
+            payload=MovePayload(
                 migration_uuid=record.uuid,
                 instance_uuid=record.instance_uuid,
                 role=record.role,
@@ -154,7 +161,7 @@ def _of_device(type_: str, record: PciDevice) -> Notification:
     device = record.device
     return Notification(
         type=type_,
-        payload=event_payloads.DevicePayload(
+        payload=DevicePayload(
             address=device.address,
             vendor_id=device.vendor_id,
             product_id=device.product_id,
@@ -175,7 +182,7 @@ def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
         return
     yield Notification(
         type=event_types.NODE_UNDRAIN if change.undrained else event_types.NODE_DRAIN,
-        payload=event_payloads.DrainPayload(
+        payload=DrainPayload(
             hypervisor_hostname=before.node.hypervisor_hostname,
             reason=drain.reason[:MAX_REASON],
             deadline=drain.deadline,
@@ -197,7 +204,7 @@ def _node(before: NodeState, change: Change) -> Iterator[Notification]:
     least, failed = change.disk_available_least, change.failed_builds
     yield Notification(
         type=event_types.NODE_UPDATE,
-        payload=event_payloads.NodePayload(
+        payload=NodePayload(
             changed=changed,
             hypervisor_hostname=before.node.hypervisor_hostname,
             hypervisor_type=topology.hypervisor_type,

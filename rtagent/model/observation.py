@@ -1,13 +1,17 @@
-"""Observation: what the hypervisor reported about the host, and how completely."""
+"""Observation: what the hypervisor reported about the host, and how completely. Reboot: the time
+after a reboot of the host for which guests are awaited.
+"""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from rtagent.model.assignment import PmemNamespace
 from rtagent.model.base import Value
+from rtagent.model.claim import ACTIVE, Claim
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy
 from rtagent.model.topology import Topology
@@ -105,3 +109,39 @@ class NeverObserved(enum.Enum):
 NEVER_OBSERVED: Final = NeverObserved.NEVER_OBSERVED
 #: Domains by uuid, as they were in the last complete observation.
 ObservedDomains = Mapping[str, Domain] | NeverObserved
+
+
+#: The flag of a claim whose guest is awaited.
+FLAG = "reboot"
+
+
+class Reboot(Value, frozen=True, kw_only=True):
+    """:ivar at: when the agent first ran after the reboot.
+    :ivar until: when guests are no longer awaited, on the monotonic clock.
+    """
+
+    at: datetime
+    until: float
+
+    def awaits(self, claim: Claim) -> bool:
+        """Return whether the guest of a claim may not be back yet: it was here before."""
+        return claim.state == ACTIVE and claim.suspect is None and claim.created_at < self.at
+
+    def awaited(self, claims: Iterable[Claim], present: Container[str]) -> frozenset[str]:
+        """Return the claims whose guests are not back. :param present: uuids of domains."""
+        return frozenset(
+            each.uuid for each in claims if self.awaits(each) and each.owner_id not in present
+        )
+
+
+def reboot(
+    rebooted_at: datetime | None, now: datetime, monotonic: float, timeout: int
+) -> Reboot | None:
+    """Return the reboot after which guests are still awaited; None: there is none.
+
+    :param timeout: seconds. A clock that was set back since makes it no longer than this.
+    """
+    if rebooted_at is None:
+        return None
+    left = timeout - max(0.0, (now - rebooted_at).total_seconds())
+    return Reboot(at=rebooted_at, until=monotonic + left) if left > 0 else None

@@ -9,8 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from rtagent.model.assignment import ResourceInventory
 from rtagent.model.base import Value
-from rtagent.model.device import DeviceCriteria
-from rtagent.model.device_spec import DeviceSpec
+from rtagent.model.device import DeviceCriteria, DeviceSpec
 
 
 class ManageAllocations(StrEnum):

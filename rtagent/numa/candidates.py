@@ -7,8 +7,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.pages import candidates, format_request, format_size
-from rtagent.model.units import KIB_IN_MIB
+from rtagent.model.units import KIB_IN_MIB, candidates, format_request, format_size
 from rtagent.numa.cpu_policies import DEDICATED, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits
 from rtagent.numa.requirements import CellRequirements

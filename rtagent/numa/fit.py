@@ -14,7 +14,7 @@ from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
-from rtagent.model.pages import format_request
+from rtagent.model.units import format_request
 from rtagent.numa.candidates import CandidateRow, CellCandidate, candidate_matrix
 from rtagent.numa.cpu_policies import EMULATOR_ISOLATE, EMULATOR_SHARE, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits, HostCells, host_cells

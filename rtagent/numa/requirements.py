@@ -12,8 +12,8 @@ from rtagent.model.assignment import CpuTopology
 from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.device import PCI_NUMA_POLICIES
-from rtagent.model.pages import ANY, LARGE, BadPageSize, PageRequest, parse_request
 from rtagent.model.request import NetworkMetadata
+from rtagent.model.units import ANY, LARGE, BadPageSize, PageRequest, parse_request
 from rtagent.numa.cpu_policies import (
     EMULATOR_ISOLATE,
     PREFER,

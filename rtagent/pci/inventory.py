@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.model.device import Device, PciDevice
-from rtagent.model.device_spec import DeviceSpec, find_spec
+from rtagent.model.device import Device, DeviceSpec, PciDevice, find_spec
 
 #: The reason of a quarantine after one use.
 USED_ONCE = "it was used once: erase the guest's data on it before you clear it"

@@ -13,8 +13,15 @@ from msgspec import UNSET
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import VF_TYPES, Device, PciDevice, PciDevices
-from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
+from rtagent.model.device import (
+    OPTION,
+    VF_TYPES,
+    Device,
+    DeviceSpec,
+    PciDevice,
+    PciDevices,
+    find_spec,
+)
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy, Policy

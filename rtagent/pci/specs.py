@@ -9,8 +9,17 @@ from msgspec import UNSET, UnsetType
 
 from rtagent.errors import PciConfigInvalidSpec, PciInvalidAlias
 from rtagent.model.address import ANY, EVERY, AddressPattern, BadAddress, parse_glob, parse_regex
-from rtagent.model.device import DEV_TYPES, LEGACY, PCI_NUMA_POLICIES, Device, DeviceCriteria, Tags
-from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
+from rtagent.model.device import (
+    DEV_TYPES,
+    LEGACY,
+    OPTION,
+    PCI_NUMA_POLICIES,
+    Device,
+    DeviceCriteria,
+    DeviceSpec,
+    Tags,
+    find_spec,
+)
 from rtagent.model.policy import Alias, Aliases
 from rtagent.pci import parsing
 from rtagent.pci.parsing import OptionDocument, option_documents

@@ -13,10 +13,9 @@ from itertools import islice
 from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.consumers import own_providers
+from rtagent.model.consumers import OutboxRow, own_providers
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
-from rtagent.model.outbox import OutboxRow
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import ConsumerWriter

@@ -15,13 +15,13 @@ from rtagent.model.claim import BUILD
 from rtagent.model.consumers import (
     MIGRATION,
     Consumer,
+    OutboxRow,
     Parts,
     consumers_of,
     own_providers,
     owner_of,
 )
 from rtagent.model.node_state import NodeState
-from rtagent.model.outbox import OutboxRow
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import Group, WantedConsumer, read_consumers, tree_providers
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
 from rtagent.model.base import Value
-from rtagent.model.outbox import OutboxRow
+from rtagent.model.consumers import OutboxRow
 
 #: Seconds for which changes are gathered before the mirror looks at the state.
 GATHER = 0.5

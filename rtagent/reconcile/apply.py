@@ -9,8 +9,7 @@ from msgspec.structs import asdict, replace
 from rtagent.lifecycle.consequences import with_consequences
 from rtagent.lifecycle.transitions import event_of
 from rtagent.model.change import Change, Event
-from rtagent.model.event import DRIFT_FOUND, Notification
-from rtagent.model.event_payloads import DriftPayload
+from rtagent.model.event import DRIFT_FOUND, DriftPayload, Notification
 from rtagent.model.node_state import NodeState
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import evacuation_records, is_left_to_calls

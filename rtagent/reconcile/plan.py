@@ -10,9 +10,8 @@ from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, OUTGOIN
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.migration import RELEASED_STATUS, SOURCE, Migration, TakenOver
 from rtagent.model.node_state import HOST, NodeState
-from rtagent.model.observation import Domain, Observation
+from rtagent.model.observation import Domain, Observation, Reboot
 from rtagent.model.owners import main_claims
-from rtagent.model.reboot import Reboot
 from rtagent.pci.assigned_resources import mdev_names
 from rtagent.reconcile.drift import attached_claims, differences
 from rtagent.reconcile.steps import (

@@ -19,14 +19,12 @@ from rtagent.model.event import (
     CLAIM_REFUSE,
     METRICS_UPDATE,
     SERVICE_UPDATE,
-    Notification,
-    credible,
-)
-from rtagent.model.event_payloads import (
     AuditPayload,
     MetricsPayload,
+    Notification,
     RefusalPayload,
     ServicePayload,
+    credible,
 )
 from rtagent.model.metric import Metric, documents
 from rtagent.model.printable import printable

@@ -2,7 +2,7 @@
 
 from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.lifecycle import moves
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from rtagent.ports import Store
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest, every

@@ -8,8 +8,7 @@ from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.consumers import DeletionReason
-from rtagent.model.outbox import OutboxRow
+from rtagent.model.consumers import DeletionReason, OutboxRow
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.loading import not_configured

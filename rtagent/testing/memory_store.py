@@ -30,15 +30,14 @@ from rtagent.model.claim import (
     NumberedEvent,
     Unit,
 )
+from rtagent.model.consumers import OutboxRow
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import Drain, NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
-from rtagent.model.outbox import OutboxRow
 from rtagent.model.policy import Policy
-from rtagent.model.retention import Retention
-from rtagent.model.stored import Position, Stored
+from rtagent.model.stored import Position, Retention, Stored
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service
 

@@ -27,8 +27,7 @@ from rtagent.identity import enrollment, machine
 from rtagent.model.node_state import restore
 from rtagent.model.observation import Domain
 from rtagent.model.policy import Policy
-from rtagent.model.retention import Retention
-from rtagent.model.stored import Stored
+from rtagent.model.stored import Retention, Stored
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.methods import AGENT_API
 from rtagent.rpc.served_agent import ServedAgent

@@ -15,7 +15,7 @@ from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, Claim, Unit
 from rtagent.model.node_state import NodeState
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.stored_values import (
     NODE,

@@ -12,7 +12,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.schema import claims, metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker

@@ -14,7 +14,7 @@ import pytest
 from rtagent.audit import Auditor
 from rtagent.claims import instance_claim, release_claim
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
 from rtagent.testing.hypervisor import FakeHypervisor

@@ -10,8 +10,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 import oslo_messaging
 from oslo_config import cfg
 
-from rtagent.model.event import AUDIT_END, Notification
-from rtagent.model.event_payloads import AuditPayload
+from rtagent.model.event import AUDIT_END, AuditPayload, Notification
 from rtagent.rpc.transport import get_notification_transport
 
 Document = Mapping[str, Any]

@@ -22,16 +22,15 @@ from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.event import DRIFT_FOUND, Notification
-from rtagent.model.event_payloads import DriftPayload
+from rtagent.model.event import DRIFT_FOUND, DriftPayload, Notification
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import restore
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import Allocation, Limits, NumaLimits
-from rtagent.model.retention import Retention
 from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.model.stored import Retention
 from rtagent.model.topology import Cell, Topology
 
 #: The two releases have some values in different modules of `rtagent.model`.

@@ -11,7 +11,7 @@ from rtagent.audit import PART, Auditor
 from rtagent.claims import activate_claim, instance_claim
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.reboot import Reboot
+from rtagent.model.observation import Reboot
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.testing.failing_store import FailingStore

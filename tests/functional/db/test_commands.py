@@ -12,7 +12,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.schema import claims
 from rtagent.db.store import SqlStore
 from rtagent.errors import WriterFenced
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from tests.functional.cli.shell import Outcome, run
 from tests.support.stored_values import NODE, claim, created, released
 from tests.support.stores import assert_loads, commit, enrolled

@@ -15,7 +15,7 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected, InvariantViolated, RevisionConflict
 from rtagent.model.claim import ACTIVE, PCPU, Claim
 from rtagent.model.node_state import restore
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from tests.support.stored_values import (
     NODE,
     POLICY,

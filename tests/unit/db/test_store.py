@@ -12,7 +12,7 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected, RevisionConflict, WriterFenced
 from rtagent.model.change import Change
 from rtagent.model.policy import ManageAllocations, PlacementPolicy
-from rtagent.model.retention import Checkpoint, EndedMove, Retention
+from rtagent.model.stored import Checkpoint, EndedMove, Retention
 from tests.support.stored_forms import MOVE
 from tests.support.stored_values import (
     DEVICE,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import RELEASED
-from rtagent.model.event_payloads import DrainPayload
+from rtagent.model.event import DrainPayload
 from rtagent.model.node import Drain
 from rtagent.model.notifications import notifications_of
 from tests.support.hosts import NOON, host

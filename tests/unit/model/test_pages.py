@@ -2,8 +2,7 @@
 
 import pytest
 
-from rtagent.model.pages import BadPageSize, candidates, parse_size
-from rtagent.model.units import LIBVIRT_UNITS
+from rtagent.model.units import LIBVIRT_UNITS, BadPageSize, candidates, parse_size
 
 
 @pytest.mark.parametrize(

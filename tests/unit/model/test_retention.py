@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAY = 86400

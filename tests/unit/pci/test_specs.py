@@ -7,8 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec, PciInvalidAlias
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, Tags
-from rtagent.model.device_spec import find_spec
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, DeviceCriteria, Tags, find_spec
 from rtagent.pci.specs import device_errors, parse_aliases, parse_specs, spec_errors
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
 

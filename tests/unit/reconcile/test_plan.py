@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.domain_usage import HostResource, Occupancy
-from rtagent.model.reboot import Reboot, reboot
+from rtagent.model.observation import Reboot, reboot
 from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
 from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen, unreadable

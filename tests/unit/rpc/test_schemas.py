@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from rtagent.model.claim import PCPU
-from rtagent.model.event import EVENT_TYPES
-from rtagent.model.event_payloads import ClaimPayload, MovePayload
+from rtagent.model.event import EVENT_TYPES, ClaimPayload, MovePayload
 from rtagent.rpc import AGENT, SCHEDULER, schemas
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import TABLES

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rtagent.errors import StoreUnavailable
-from rtagent.model.event_payloads import MetricsPayload
+from rtagent.model.event import MetricsPayload
 from rtagent.model.metric import CpuUse
 from rtagent.service.context import Measured
 from rtagent.service.events import of_metrics

@@ -13,8 +13,14 @@ from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.model.change import ANNOUNCEMENT
-from rtagent.model.event import AUDIT_END, CLAIM_REFUSE, SERVICE_UPDATE
-from rtagent.model.event_payloads import AuditPayload, RefusalPayload, ServicePayload
+from rtagent.model.event import (
+    AUDIT_END,
+    CLAIM_REFUSE,
+    SERVICE_UPDATE,
+    AuditPayload,
+    RefusalPayload,
+    ServicePayload,
+)
 from rtagent.ports import Service
 from rtagent.rpc.casts import CastFailed
 from rtagent.service.context import NodeContext

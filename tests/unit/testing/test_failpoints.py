@@ -5,7 +5,7 @@ import pytest
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.model.retention import Retention
+from rtagent.model.stored import Retention
 from rtagent.ports import Store
 from rtagent.testing.failpoints import POINTS, Failpoint, FailpointStore
 from tests.support.stored_values import NODE, claim, created
