@@ -20,7 +20,7 @@ from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
 from rtagent.reconcile.plan import Agreement, plan, unlisted_mdevs
 from rtagent.reconcile.steps import Outcome, device_problems
-from rtagent.state.resource_views import resource_views
+from rtagent.state.compute_node import resource_views
 from rtagent.tracker import ResourceTracker
 
 #: The part of health that shows audits.

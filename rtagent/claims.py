@@ -1,4 +1,4 @@
-"""The rules of claims, by the names of their calls. Pure.
+"""The rules of claims, by the names of their calls, and of drains. Pure.
 
 A `Rule` takes the state, the call, the time and what it decides on. It returns `Granted` (the
 change, and the claims after it) or `Refused` (every reason), or raises a `RequestError` if the call
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.requirements import Requirements
-from rtagent.errors import ClaimConflict, ClaimNotFound, GuestRunning
+from rtagent.errors import ClaimConflict, ClaimNotFound, GuestRunning, NodeDraining
 from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.new_claim import fitted_claim
 from rtagent.lifecycle.transitions import event_of, live
@@ -20,6 +20,7 @@ from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.change import Call, ended_operation
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
+from rtagent.model.node import Drain
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest, InstanceFacts, InstanceUpdate, is_gone
@@ -203,3 +204,37 @@ def _updated(claim: Claim, facts: InstanceUpdate) -> InstanceFacts:
     given = {name: getattr(facts, name) for name in InstanceFacts.__struct_fields__}
     known = {name: value for name, value in given.items() if value is not None}
     return replace(claim.instance, **{**known, "task_state": facts.task_state})
+
+
+def check_not_draining(state: NodeState) -> None:
+    """:raises NodeDraining: the node drains."""
+    if (error := draining_error(state)) is not None:
+        raise error
+
+
+def draining_error(state: NodeState) -> NodeDraining | None:
+    """Return the error that calls get which create claims; None: the node does not drain."""
+    drain = state.drain
+    if drain is None:
+        return None
+    return NodeDraining(
+        str(drain),
+        node=state.node.hypervisor_hostname,
+        reason=drain.reason,
+        deadline=drain.deadline.isoformat() if drain.deadline else None,
+    )
+
+
+def drain(
+    state: NodeState, call: Call, now: datetime, reason: str, deadline: datetime | None
+) -> Granted:
+    """Begin to drain the node: it creates no claims from now on, and existing ones stay. If it
+    drains already, replace reason and deadline."""
+    since = state.drain.since if state.drain is not None else now
+    new = Drain(since=since, reason=reason, deadline=deadline, actor=call.actor)
+    return Granted(replace(unchanged(call, now).change, drain=new))
+
+
+def undrain(state: NodeState, call: Call, now: datetime) -> Granted:
+    """Let the node create claims again."""
+    return Granted(replace(unchanged(call, now).change, undrained=state.drain is not None))

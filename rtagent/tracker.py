@@ -28,14 +28,12 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, NullReporter, Reporter, Store, Witness
-from rtagent.reconcile.apply import apply
+from rtagent.reconcile.plan import apply
 from rtagent.reconcile.steps import AuditStep, Outcome
 from rtagent.state.announcements import Announcements
-from rtagent.state.creation import Creation
-from rtagent.state.operations import Operations, bound
+from rtagent.state.operations import Creation, Operations, bound
 from rtagent.state.restoration import MemoryWitness
-from rtagent.state.unwritten_allocations import UnwrittenAllocations
-from rtagent.state.writer import StateWriter
+from rtagent.state.writer import StateWriter, UnwrittenAllocations
 
 P = ParamSpec("P")
 D = TypeVar("D", bound=Decision)

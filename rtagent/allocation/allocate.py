@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
-from rtagent.allocation.device_fits import Reusable, device_fit, reusable_by
-from rtagent.allocation.kept_views import host_for
+from rtagent.allocation.kept_views import Reusable, device_fit, host_for, reusable_by
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.allocation.quantities import (
     FittedEncryption,

@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from rtagent.capacity.catalogue import CatalogueFlavor
 from rtagent.capacity.count import Count, Counts
 from rtagent.capacity.room import Room
+from rtagent.claims import draining_error
 from rtagent.errors import NodeNotReady, RtAgentError
-from rtagent.lifecycle.draining import draining_error
 from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
 from rtagent.model.printable import printable

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.allocation.device_fits import device_fit, reusable_by
+from rtagent.allocation.kept_views import device_fit, reusable_by
 from rtagent.allocation.shares import attached_shares
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import (

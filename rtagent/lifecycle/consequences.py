@@ -18,7 +18,7 @@ from rtagent.model.device import PciDevice
 from rtagent.model.migration import ENDED, ERROR, RELEASED_STATUS, Migration
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import whole_device_allocations
-from rtagent.pci.inventory import quarantine_used
+from rtagent.pci.specs import quarantine_used
 
 
 def granted(state: NodeState, call: Call, now: datetime, *events: Event, **parts: Any) -> Granted:

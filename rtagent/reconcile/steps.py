@@ -16,11 +16,10 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
-from rtagent.pci.inventory import refresh
 from rtagent.pci.mdev import adopted_identifier, existing_identifiers, mdev_inventories
 from rtagent.pci.placement_reporting import placement_errors
 from rtagent.pci.pmem import present_inventories
-from rtagent.pci.specs import device_errors
+from rtagent.pci.specs import device_errors, refresh
 
 
 class ClaimTransition(Value, frozen=True, kw_only=True):

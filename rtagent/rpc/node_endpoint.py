@@ -7,8 +7,8 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from rtagent import claims
+from rtagent.claims import drain, undrain
 from rtagent.errors import InvalidRequest, NodeNotReady
-from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.base import TIME, Count, Name, Text
 from rtagent.model.change import Call
 from rtagent.model.request import Arguments

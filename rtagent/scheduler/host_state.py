@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from rtagent.allocation.capacity import Capacity, capacity_of
-from rtagent.allocation.device_fits import carry_device_views
+from rtagent.allocation.kept_views import carry_device_views
 from rtagent.model.base import Value
 from rtagent.model.host_report import InstanceInfo, ServiceState
 from rtagent.model.metric import Metric

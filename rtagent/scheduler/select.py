@@ -13,13 +13,12 @@ from rtagent.errors import InvalidRequest, PlacementError, RtAgentError
 from rtagent.model.claim import MOVE_TYPES
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Clock, Reporter
-from rtagent.scheduler.advice import advised
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.decision_log import Choice, Decision, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
-from rtagent.scheduler.fleet import ask
+from rtagent.scheduler.fleet import advised, ask
 from rtagent.scheduler.fleet_counts import Pace
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.ports import PlacementPort

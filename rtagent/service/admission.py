@@ -5,7 +5,7 @@ refused.
 import threading
 
 from rtagent import errors
-from rtagent.lifecycle.draining import draining_error
+from rtagent.claims import draining_error
 from rtagent.service.context import DuplicateChanged, ServiceChanged
 from rtagent.tracker import ResourceTracker
 

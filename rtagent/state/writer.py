@@ -13,9 +13,11 @@ shares a commit (group commit), and each has an answer of its own.
 - A commit whose outcome is unknown, or that did not reach the database, makes the state *stale*:
   every decision is refused at once with `StoreUnavailable` until `StateRecovery.recover` has
   reloaded the state. Readers keep the last published state.
+
+UnwrittenAllocations: the consumers whose allocations have to be written to Placement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rtagent.allocation.kept_views import keep_views
@@ -31,9 +33,10 @@ from rtagent.errors import (
     TrackerBusy,
     WriterFenced,
 )
-from rtagent.model.change import Call
+from rtagent.model.change import Call, Change
 from rtagent.model.node_state import NodeState
 from rtagent.model.notifications import with_notifications
+from rtagent.model.policy import ManageAllocations
 from rtagent.ports import Clock, Reporter, Store, Witness
 from rtagent.state.published import Leases, PublishedState, WriterStatus
 from rtagent.state.queue import Decide, DecisionQueue, Pending
@@ -278,3 +281,38 @@ class StateWriter:
 def _fail(batch: Sequence[Pending], error: Exception) -> None:
     for pending in batch:
         pending.fail(error)
+
+
+class UnwrittenAllocations:
+    """The outbox of allocations. Each method may raise `StoreUnavailable` and `TrackerBusy`."""
+
+    def __init__(self, writer: StateWriter, clock: Clock) -> None:
+        self._writer, self._clock = writer, clock
+
+    def add(self, consumers: Collection[str]) -> None:
+        """Put these consumers into the outbox, so that their allocations are written again, if the
+        agent manages allocations."""
+
+        def decide(state: NodeState) -> tuple[Change | None, None]:
+            if state.policy.placement.manage_allocations == ManageAllocations.NO or not consumers:
+                return None, None
+            unwritten = tuple(sorted(consumers))
+            return Change(cause="placement", at=self._clock.now(), unwritten=unwritten), None
+
+        self._writer.submit(decide, "placement")
+
+    def remove(self, revisions: Mapping[str, int]) -> None:
+        """Remove consumers from the outbox whose allocations Placement has.
+
+        :param revisions: by consumer: those that were written. A consumer that has changed since
+            stays.
+        """
+
+        def decide(state: NodeState) -> tuple[Change | None, None]:
+            rows = ((uuid, state.outbox.get(uuid)) for uuid in sorted(revisions))
+            written = tuple(u for u, row in rows if row and row.revision == revisions[u])
+            if not written:
+                return None, None
+            return Change(cause="placement", at=self._clock.now(), written=written), None
+
+        self._writer.submit(decide, "placement")

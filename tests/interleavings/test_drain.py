@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from rtagent.claims import abort_instance_claim
+from rtagent.claims import abort_instance_claim, drain
 from rtagent.errors import NodeDraining
-from rtagent.lifecycle.draining import drain
 from tests.interleavings.test_audit_and_moves import MOMENTS, MOVES, SEGMENTS, Move
 from tests.support.agents import check_all, pinned
 from tests.support.hosts import call, uid

@@ -25,8 +25,7 @@ from rtagent.model.observation import NEVER_OBSERVED
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import BuildRequest, Flavor, Instance
 from rtagent.model.server import RequestSpec
-from rtagent.scheduler.advice import advised
-from rtagent.scheduler.fleet import ask
+from rtagent.scheduler.fleet import advised, ask
 from tests.support.hosts import NOON, PINNED, PINNING, call, host, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, gpu, record
 from tests.support.reporting_agents import ReportingAgent, reported

@@ -13,8 +13,7 @@ from rtagent.model.observation import Domain, Observation
 from rtagent.model.topology import Topology
 from rtagent.numa.host_cells import host_cells
 from rtagent.pci.allocations import device_allocations
-from rtagent.reconcile.apply import apply
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import apply, plan
 from rtagent.reconcile.steps import Outcome
 from rtagent.state.compute_node import compute_node
 from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid

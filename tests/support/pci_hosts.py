@@ -10,10 +10,9 @@ from rtagent.model.request import Flavor, PciRequest
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import DeviceFit
-from rtagent.pci.inventory import refresh
 from rtagent.pci.pools import DevicePool
 from rtagent.pci.requests import DeviceRequest, device_requests
-from rtagent.pci.specs import parse_aliases, parse_specs
+from rtagent.pci.specs import parse_aliases, parse_specs, refresh
 
 GPU_IDS = {"vendor_id": "10de", "product_id": "13f1"}
 #: A physical function of a network card, and its virtual functions.

@@ -7,12 +7,13 @@ and changes nothing; a call that comes after the move has ended the other way is
 
 from rtagent.lifecycle.moves.context import ended, purge
 from rtagent.lifecycle.moves.destination import finish_evacuation, finish_move, move_claim
-from rtagent.lifecycle.moves.outcome import Outcome, settle_move
 from rtagent.lifecycle.moves.steps import (
+    Outcome,
     drop_move_claim,
     drop_move_claim_at_dest,
     drop_move_claim_at_source,
     finish_revert,
+    settle_move,
     start_move_out,
 )
 

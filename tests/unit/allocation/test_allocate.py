@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent.allocation.device_fits import reusable_by
+from rtagent.allocation.kept_views import reusable_by
 from rtagent.model.decision import ReasonCode
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (

@@ -6,8 +6,7 @@ from rtagent.model.device import PciDevices
 from rtagent.model.policy import PciPolicy
 from rtagent.model.request import Flavor
 from rtagent.model.server import RequestSpec
-from rtagent.scheduler.advice import advised
-from rtagent.scheduler.fleet import ask
+from rtagent.scheduler.fleet import advised, ask
 from tests.support.device_states import running
 from tests.support.host_states import aggregate
 from tests.support.hosts import PINNED, PINNING, host, request

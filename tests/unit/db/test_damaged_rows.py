@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, event, text
 
+from rtagent.claims import drain, undrain
 from rtagent.db.damaged_rows import accept
 from rtagent.db.engine import open_engine
 from rtagent.db.restore import check_files
@@ -23,7 +24,6 @@ from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated, RtAgentError, StoreUnavailable
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
-from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, INCOMING
 from rtagent.model.domain_usage import EVERY_KIND

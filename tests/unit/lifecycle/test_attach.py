@@ -10,7 +10,7 @@ from rtagent.model.claim import ATTACH, BUILDING, PCI
 from rtagent.model.decision import Refused
 from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.inventory import USED_ONCE
+from rtagent.pci.specs import USED_ONCE
 from tests.support.device_states import (
     ONE_TIME,
     addresses,

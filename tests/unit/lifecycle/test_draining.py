@@ -4,9 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from rtagent.claims import abort_instance_claim, activate_claim, instance_claim, renew_claim
+from rtagent.claims import (
+    abort_instance_claim,
+    activate_claim,
+    drain,
+    instance_claim,
+    renew_claim,
+    undrain,
+)
 from rtagent.errors import NodeDraining
-from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, request

@@ -5,8 +5,7 @@ import json
 from msgspec.structs import replace
 
 from rtagent.model.device import PciDevices
-from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
-from rtagent.pci.specs import parse_specs
+from rtagent.pci.specs import USED_ONCE, parse_specs, quarantine_used, refresh
 from tests.support.pci_hosts import (
     GPU_0,
     GPU_1,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rtagent.allocation import capacity
-from rtagent.lifecycle import draining
+from rtagent.claims import drain, undrain
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.policy import NumaPolicy, PlacementPolicy, Policy
@@ -273,8 +273,8 @@ def test_what_is_reserved_leaves_enough_for_the_allocations_of_claims(
 
 
 def test_begin_and_end_of_a_drain_affect_the_tree():
-    begun = draining.drain(state(), call(), NOON, "new disks", None).change
+    begun = drain(state(), call(), NOON, "new disks", None).change
     drained = state().fold(begun)
     assert affects_tree(drained, [begun])
-    ended = draining.undrain(drained, call(), NOON).change
+    ended = undrain(drained, call(), NOON).change
     assert affects_tree(drained.fold(ended), [ended])

@@ -11,9 +11,8 @@ from rtagent.model.guest import GuestCell, GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.reconcile.adoption import adopt
-from rtagent.reconcile.apply import apply
 from rtagent.reconcile.drift import absent, drifts, orphans
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import apply, plan
 from rtagent.virt.libvirt import guest
 from tests.support.device_states import (
     VGPU_TYPE,

@@ -6,8 +6,7 @@ from rtagent import claims
 from rtagent.model.claim import BUILDING
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.event import DRIFT_FOUND
-from rtagent.reconcile.apply import apply
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import apply, plan
 from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen
 from tests.support.hosts import NOON, call, uid
 

@@ -6,9 +6,8 @@ from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.migration import TakenOver
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.request import Flavor
-from rtagent.reconcile.apply import apply
 from rtagent.reconcile.drift import drifts
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import apply, plan
 from tests.support.hosts import TOPOLOGY, uid
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts
 

@@ -8,8 +8,7 @@ from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.topology import Cell, Topology
-from rtagent.state.compute_node import compute_node
-from rtagent.state.resource_views import resource_views
+from rtagent.state.compute_node import compute_node, resource_views
 from tests.support.claims import pinned_claim
 from tests.support.device_states import refusal, with_builds
 from tests.support.hosts import NOON, TOPOLOGY, domain_usage, host, observed, request

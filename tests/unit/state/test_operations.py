@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims, errors
-from rtagent.claims import activate_claim, instance_claim
+from rtagent.claims import activate_claim, drain, instance_claim
 from rtagent.lifecycle.adopt_claim import adopt_claim
-from rtagent.lifecycle.draining import drain
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
 from rtagent.testing.failing_store import FailingStore
