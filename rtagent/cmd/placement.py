@@ -21,13 +21,12 @@ from rtagent.placement.allocation_audit import unclaimed
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import read_consumers
 from rtagent.placement.diff import Difference, differences
-from rtagent.placement.layout import Layout, Quantities
 from rtagent.placement.loading import load, not_configured
-from rtagent.placement.ownership import Ownership, obsolete_providers
-from rtagent.placement.provider import InventoryRecord, Tree
+from rtagent.placement.provider import InventoryRecord, Ownership, Tree, obsolete_providers
 from rtagent.placement.reshape import Reshape, ReshapeRefusal
 from rtagent.placement.synchroniser import read_provider
 from rtagent.placement.takeover import next_adoption, read_and_plan, refused
+from rtagent.placement.tree import Layout, Quantities
 
 COLUMNS = ("provider", "kind", "item", "placement", "agent")
 MOVED = ("provider", "resource_class", "consumer", "before", "after")

@@ -18,12 +18,12 @@ from rtagent.placement.allocation_audit import (
     AllocatedConsumer,
     AllocationVerdict,
     Finding,
+    check_deletable,
     classify,
     without_record,
 )
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import change_parts, read_consumers
-from rtagent.placement.deletions import check_deletable
 
 COLUMNS = ("consumer", "type", "project", "provider", "resources", "reason", "since")
 

@@ -19,8 +19,7 @@ from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PlacementPolicy, Policy
 from rtagent.model.provider_names import provider_name, provider_uuid
-from rtagent.placement.ownership import write_document
-from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider
+from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider, write_document
 
 NAME = "placement-adopted.json"
 

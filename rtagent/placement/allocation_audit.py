@@ -1,16 +1,22 @@
-"""Compare the allocations on a node's providers with the node's claims. Pure.
+"""Compare the allocations on a node's providers with the node's claims, and find those that a
+conductor or an operator may delete. Pure.
 
 Each consumer that has an allocation here gets one of four verdicts. The reasons are positive facts
 of this agent: a claim that is live, a record that a claim or a move has ended, or neither.
+
+A conductor deletes this node's part of the allocations of an instance that has left, and of its
+migrations whose claims here have ended. An operator deletes allocations that belong to no claim.
+Parts on other nodes stay.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum
 
+from rtagent.errors import ConsumerInUse, IllegalTransition, InvariantViolated
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, INCOMING, OUTGOING, Claim, ClaimEnd
-from rtagent.model.consumers import Parts, consumers_of
-from rtagent.model.migration import ENDED, ERROR, RETURNED, Migration
+from rtagent.model.consumers import DeletionReason, Parts, consumers_of
+from rtagent.model.migration import ENDED, ERROR, RETURNED, SUCCEEDED, Migration
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
 from rtagent.placement.provider import Tree
@@ -239,3 +245,67 @@ def _published_parts(parts: Parts, published: Published) -> Parts:
         for provider, resources in parts.items()
     }
     return {provider: resources for provider, resources in found.items() if resources}
+
+
+#: The methods that end the claims of an instance which leaves in this way.
+_ENDS: Mapping[DeletionReason, str] = {
+    DeletionReason.EVACUATED: "drop_move_claim_at_source, release_claim",
+    DeletionReason.MIGRATED: "drop_move_claim_at_source, release_claim",
+    DeletionReason.SHELVE_OFFLOADED: "update_usage with vm_state shelved_offloaded, release_claim",
+}
+
+
+def unneeded_consumers(
+    state: NodeState, instance_uuid: str, reason: DeletionReason
+) -> tuple[str, ...]:
+    """Return the consumers that need nothing more on this node.
+
+    After a resize on this host the instance has a claim here, and keeps its allocation; only that
+    of the migration is deleted.
+
+    :raises IllegalTransition: the instance has a claim here that needs the allocation.
+    """
+    claims = state.claims_of(instance_uuid)
+    moves = sorted(
+        (each for each in state.migrations.values() if each.instance_uuid == instance_uuid),
+        key=lambda each: (each.created_at, each.uuid),
+    )
+    held = {claim.migration_uuid for claim in claims if claim.state == OUTGOING}
+    if not claims:
+        ended = (each.uuid for each in moves if each.status in ENDED)
+        return (instance_uuid, *ended)
+    succeeded = [each.uuid for each in moves if each.status in SUCCEEDED and each.uuid not in held]
+    if reason == DeletionReason.MIGRATED and succeeded and not held:
+        return tuple(succeeded)
+    claim = next((each for each in claims if each.state == OUTGOING), claims[0])
+    raise IllegalTransition(
+        claim_uuid=claim.uuid, state=claim.state, verb=reason.method, legal=_ENDS[reason]
+    )
+
+
+def check_deletable(state: NodeState, consumer_uuid: str) -> None:
+    """Check that a consumer needs nothing on this node.
+
+    :raises ConsumerInUse: it has a claim, a move or a domain here; the message names it.
+    :raises InvariantViolated: it is not known what is claimed here.
+    """
+    if state.unknown:
+        raise InvariantViolated(f"it is not known what is held: {'; '.join(state.unknown)}")
+    user = _user(state, consumer_uuid)
+    if user is not None:
+        raise ConsumerInUse(consumer_uuid=consumer_uuid, user=user)
+
+
+def _user(state: NodeState, uuid: str) -> str | None:
+    """Return what a consumer has here."""
+    for claim in state.claims_of(uuid):
+        return f"its {claim.state} claim {claim.uuid}"
+    record = state.migrations.get(uuid)
+    if record is not None:
+        if record.status not in ENDED:
+            return f"the {record.status} {record.migration_type} of instance {record.instance_uuid}"
+        for claim in state.claims_of(record.instance_uuid):
+            if claim.migration_uuid == uuid and claim.state != "active":
+                return f"its {claim.state} claim {claim.uuid}"
+    domain = state.domain_usages.get(uuid)
+    return None if domain is None else f"its domain {domain.name}"

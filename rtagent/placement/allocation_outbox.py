@@ -17,12 +17,10 @@ from rtagent.model.consumers import OutboxRow, own_providers
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
-from rtagent.placement.client import HttpPlacement
+from rtagent.placement.client import HttpPlacement, use_request_id
 from rtagent.placement.consumers import ConsumerWriter
-from rtagent.placement.health import PartHealth
 from rtagent.placement.outbox_groups import GroupBatch, batches, differing_consumers, is_known
-from rtagent.placement.request_id import use_request_id
-from rtagent.placement.schedule import LAST_RETRY, Pauses
+from rtagent.placement.schedule import LAST_RETRY, PartHealth, Pauses
 from rtagent.ports import Clock, NullReporter, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.

@@ -1,4 +1,9 @@
-"""HttpPlacement: the client of the Placement API, and its error"""
+"""HttpPlacement: the client of the Placement API, its error, and the request id: the id of the call
+that caused a request.
+
+oslo.context keeps the context of each thread. `HttpPlacement` sends its global request id as
+``X-Openstack-Request-Id``, so Placement's log has it, and so have the agent's own log lines.
+"""
 
 from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
@@ -402,3 +407,18 @@ def _decoded(response: requests.Response, decoder: msgspec.json.Decoder[T]) -> T
         return decoder.decode(response.content)
     except msgspec.MsgspecError as exc:
         raise PlacementError(f"{response.url} is not a response of Placement: {exc}") from exc
+
+
+def use_request_id(request_id: str) -> None:
+    """Make requests of this thread carry this global request id until the next use.
+
+    :param request_id: of the call that caused them; "": none did, and they get a new id.
+    """
+    sendable = request_id.isascii() and request_id.isprintable()  # in an HTTP header
+    context.RequestContext(global_request_id=request_id if sendable and request_id else None)
+
+
+def current_request_id() -> str:
+    """Return the global request id of this thread's context; "": it has none."""
+    current = context.get_current()
+    return current.global_id if current else ""

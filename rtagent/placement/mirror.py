@@ -18,12 +18,15 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from rtagent.model.change import Change
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
-from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE, HttpPlacement
-from rtagent.placement.health import PartHealth
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
-from rtagent.placement.request_id import current_request_id, use_request_id
-from rtagent.placement.schedule import Schedule
+from rtagent.placement.client import (
+    INVENTORY_IN_USE,
+    PROVIDER_IN_USE,
+    HttpPlacement,
+    current_request_id,
+    use_request_id,
+)
+from rtagent.placement.provider import Ownership, Tree
+from rtagent.placement.schedule import PartHealth, Schedule
 from rtagent.placement.synchroniser import PassResult, Synchroniser
 from rtagent.placement.tree import affects_tree
 from rtagent.ports import Clock, NullReporter, Reporter

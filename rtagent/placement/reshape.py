@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.placement.consumers import ConsumerRecord
-from rtagent.placement.layout import (
+from rtagent.placement.provider import InventoryRecord
+from rtagent.placement.tree import (
     Layout,
     Pool,
     ProviderLayout,
@@ -23,7 +24,6 @@ from rtagent.placement.layout import (
     new_pools,
     old_pools,
 )
-from rtagent.placement.provider import InventoryRecord
 
 
 class Transfer(Value, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ The pause after a failure is not a retry of a call, and so not ``retrying``'s: t
 not repeat the requests that failed but starts from the state of that moment, changes arrive during
 the pause, and a request of a caller may end it at once. Such a pause has to be a point in time that
 a waiting thread can compare with others, not a sleep in a loop.
+
+PartHealth: the health of a part that writes to Placement.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementError
 from rtagent.model.base import Value
 from rtagent.model.consumers import OutboxRow
+from rtagent.model.health import Status
+from rtagent.ports import Reporter
 
 #: Seconds for which changes are gathered before the mirror looks at the state.
 GATHER = 0.5
@@ -284,3 +288,20 @@ class AuditPlan(Value, frozen=True, kw_only=True):
 def _later(due: float, began: float) -> float:
     """Return when something is due after an audit: never, if the audit has done it."""
     return math.inf if began >= due else due
+
+
+class PartHealth:
+    """Reports health, and logs a problem once even if each turn meets it."""
+
+    def __init__(self, part: str, reporter: Reporter) -> None:
+        self._part, self._reporter = part, reporter
+        self._kind: object = None
+        self.status = Status.PASS
+
+    def note(self, status: Status, output: str = "", kind: object = None) -> None:
+        """:param kind: of the problem. Messages of one kind differ in addresses and times."""
+        self._reporter.health(self._part, status, output)
+        # The reporter logs a new status itself.
+        if status == self.status and kind != self._kind:
+            self._reporter.log("warning", f"{self._part}: {output}")
+        self.status, self._kind = status, kind

@@ -25,8 +25,15 @@ from rtagent.placement.diff import (
     owned_after,
     remaining,
 )
-from rtagent.placement.ownership import Ownership, obsolete_providers
-from rtagent.placement.provider import CUSTOM, CurrentProvider, Provider, Tree, inventory_records
+from rtagent.placement.provider import (
+    CUSTOM,
+    CurrentProvider,
+    Ownership,
+    Provider,
+    Tree,
+    inventory_records,
+    obsolete_providers,
+)
 from rtagent.ports import NullReporter, Reporter
 
 #: How often a provider is tried in one pass while other clients write to it.

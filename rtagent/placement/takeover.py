@@ -30,7 +30,17 @@ from rtagent.placement.adoption import (
 )
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.consumers import UNTYPED, ConsumerRecord, read_record
-from rtagent.placement.layout import (
+from rtagent.placement.provider import (
+    Contents,
+    CurrentProvider,
+    Ownership,
+    Provider,
+    Tree,
+    inventory_records,
+)
+from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
+from rtagent.placement.synchroniser import Synchroniser, read_contents
+from rtagent.placement.tree import (
     Layout,
     ProviderLayout,
     Quantities,
@@ -40,10 +50,6 @@ from rtagent.placement.layout import (
     old_pools,
     wanted_layout,
 )
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Contents, CurrentProvider, Provider, Tree, inventory_records
-from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
-from rtagent.placement.synchroniser import Synchroniser, read_contents
 
 
 class FoundProviders(Value, frozen=True, kw_only=True):

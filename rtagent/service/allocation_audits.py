@@ -13,8 +13,7 @@ from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
 from rtagent.placement.allocation_audit import AllocationVerdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
-from rtagent.placement.client import HttpPlacement
-from rtagent.placement.request_id import use_request_id
+from rtagent.placement.client import HttpPlacement, use_request_id
 from rtagent.placement.schedule import AuditPlan
 from rtagent.ports import Store
 from rtagent.service.context import NodeContext

@@ -15,12 +15,10 @@ from rtagent.model.claim import Claim
 from rtagent.model.consumers import DeletionReason, Parts
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import ManageAllocations
-from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
+from rtagent.placement.allocation_audit import AllocatedConsumer, quantities, unneeded_consumers
 from rtagent.placement.allocation_outbox import AllocationOutbox
-from rtagent.placement.client import HttpPlacement
+from rtagent.placement.client import HttpPlacement, use_request_id
 from rtagent.placement.consumers import change_parts, tree_providers
-from rtagent.placement.deletions import unneeded_consumers
-from rtagent.placement.request_id import use_request_id
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 

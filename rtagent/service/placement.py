@@ -10,9 +10,8 @@ from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.consumers import DeletionReason, OutboxRow
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
-from rtagent.placement.client import HttpPlacement
+from rtagent.placement.client import HttpPlacement, current_request_id, use_request_id
 from rtagent.placement.loading import not_configured
-from rtagent.placement.request_id import current_request_id, use_request_id
 from rtagent.ports import Store
 from rtagent.service.admission import Admission
 from rtagent.service.allocation_audits import AllocationAudits

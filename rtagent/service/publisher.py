@@ -10,8 +10,7 @@ from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
+from rtagent.placement.provider import Ownership, Tree
 from rtagent.placement.takeover import Takeover
 from rtagent.service.admission import Admission
 from rtagent.service.context import (

@@ -16,7 +16,7 @@ from rtagent.model.policy import COMPUTE_NODE, ProviderEntry, ProviderFiles
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import resolve
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.tree import build
 from rtagent.testing.placement import MemoryPlacement

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent.placement.layout import Layout, Quantities, WantedLayout
 from rtagent.placement.provider import InventoryRecord
 from rtagent.placement.reshape import Reshape, ReshapeRefusal, plan_reshape
+from rtagent.placement.tree import Layout, Quantities, WantedLayout
 from tests.unit.placement.layouts import GPU_CLASS, VGPU, A, B, C, consumers, layout, wanted
 from tests.unit.placement.values import ROOT, record
 

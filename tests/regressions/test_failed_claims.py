@@ -25,7 +25,7 @@ from rtagent.model.topology import Topology
 from rtagent.pci.allocations import device_allocations
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from rtagent.placement.schedule import GATHER
 from rtagent.state.compute_node import compute_node
 from rtagent.testing.placement import MemoryPlacement

@@ -16,8 +16,7 @@ from rtagent.placement.allocation_audit import AllocationVerdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
+from rtagent.placement.provider import Ownership, Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.ports import NullReporter
 from rtagent.service.loop import Loop, Rest

@@ -14,8 +14,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
+from rtagent.placement.provider import Ownership, Tree
 from tests.servers import Placement
 from tests.servers.placement import Request
 from tests.support.audited_nodes import RunningMirror

@@ -22,7 +22,7 @@ from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from tests.functional.placement.conftest import connect
 from tests.servers import Placement
 from tests.support.agents import Agent

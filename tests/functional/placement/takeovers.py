@@ -15,7 +15,7 @@ from rtagent.model.policy import PciPolicy
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from rtagent.placement.takeover import Takeover
 from rtagent.telemetry.telemetry import Telemetry
 from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords

@@ -9,8 +9,7 @@ from rtagent.claims import instance_claim, release_claim
 from rtagent.embedded import SystemClock
 from rtagent.model.observation import Domain
 from rtagent.placement import tree
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
+from rtagent.placement.provider import Ownership, Tree
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker

@@ -16,7 +16,7 @@ from rtagent.model.node_state import restore
 from rtagent.model.policy import PlacementPolicy
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from rtagent.placement.schedule import LAST_RETRY
 from tests.functional.placement.conftest import MirroredNode, connect
 from tests.functional.placement.published_host import offered

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from rtagent.placement.consumers import ConsumerRecord
-from rtagent.placement.layout import Layout, Pool, ProviderLayout, Quantities, WantedLayout
 from rtagent.placement.provider import InventoryRecord, Provider, Tree
+from rtagent.placement.tree import Layout, Pool, ProviderLayout, Quantities, WantedLayout
 from tests.unit.placement.values import ROOT, record
 
 A, B, C = "gpu-a", "gpu-b", "gpu-c"

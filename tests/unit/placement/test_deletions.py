@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import ConsumerInUse, IllegalTransition, InvariantViolated
 from rtagent.model.consumers import DeletionReason
-from rtagent.placement.deletions import check_deletable, unneeded_consumers
+from rtagent.placement.allocation_audit import check_deletable, unneeded_consumers
 from tests.support.agents import GUEST, LARGE, OTHER, Agent, facts
 
 EVACUATED, MIGRATED, SHELVED = DeletionReason

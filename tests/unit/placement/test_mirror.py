@@ -9,9 +9,9 @@ from oslo_context import context
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.placement import tree as trees
+from rtagent.placement.client import current_request_id, use_request_id
 from rtagent.placement.mirror import request_id_of
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.request_id import current_request_id, use_request_id
+from rtagent.placement.provider import Ownership
 from rtagent.placement.schedule import FIRST_RETRY, GATHER, LAST_RETRY, AuditPlan, Schedule
 from rtagent.testing.placement import MemoryPlacement
 from tests.support.audited_nodes import RunningMirror

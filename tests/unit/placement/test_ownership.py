@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.ownership import NAME, Ownership, obsolete_providers
+from rtagent.placement.provider import NAME, Ownership, obsolete_providers
 from tests.unit.placement.values import contents, provider, record, tree
 
 OWN = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Ownership
 from rtagent.placement.synchroniser import ATTEMPTS, PassResult, Synchroniser
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.placement import MemoryPlacement

@@ -12,8 +12,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.adoption import NAME, Adoption, AdoptionFile
 from rtagent.placement.client import SHARING
-from rtagent.placement.ownership import Ownership
-from rtagent.placement.provider import Tree
+from rtagent.placement.provider import Ownership, Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.placement.takeover import Takeover
 from rtagent.testing.placement import MemoryPlacement
