@@ -32,7 +32,7 @@ from rtagent.rpc import SCHEDULER, roles
 from rtagent.rpc.casts import BoundedCasts, Numbered, host_state, whole_list
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.rpc.scheduler_endpoint import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.scheduler.host_manager import HostManager

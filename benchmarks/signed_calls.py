@@ -17,8 +17,8 @@ from benchmarks.claims_rpc import CALLERS
 from benchmarks.figure import Figure
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.keys import keys_text
-from rtagent.rpc.trust.private_key import PrivateKey
 
 #: How many turns the two daemons take.
 TURNS = 6

@@ -12,7 +12,7 @@ from oslo_policy.policy import DocumentedRuleDefault, RuleDefault
 
 from rtagent.cmd.base import List, Row, Rows, Text
 from rtagent.rpc.broker.definitions import definitions
-from rtagent.rpc.broker.permissions import Names
+from rtagent.rpc.broker.rights import Names
 from rtagent.rpc.methods import list_rules
 from rtagent.rpc.notifier import GROUP, PRIORITY
 from rtagent.rpc.transport import get_notification_transport

@@ -204,7 +204,7 @@ def check_options(method: Method, document: Mapping[str, Any], options: Mapping[
     :param options: by the path that each one sets. :raises InvalidRequest: names each invalid
         option, and each other path.
     """
-    from rtagent.rpc.validation import validate
+    from rtagent.rpc.schemas import validate
 
     with naming(options):
         validate(method, document)

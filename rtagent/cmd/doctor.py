@@ -23,16 +23,15 @@ from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
 from rtagent.rpc.broker.connection import BROKEN, broker_of
-from rtagent.rpc.broker.permissions import access_of
 from rtagent.rpc.broker.refusals import remedy
-from rtagent.rpc.broker.rights import rights_of
+from rtagent.rpc.broker.rights import access_of, rights_of
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.clock_skew import clock_skew
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
+from rtagent.rpc.replies import clock_skew
 from rtagent.rpc.roles import OPERATOR
 from rtagent.rpc.transport import get_transport
+from rtagent.rpc.trust.credentials import read_private_key
 from rtagent.rpc.trust.keys import format_time, read_ring
-from rtagent.rpc.trust.private_key import read_private_key
 from rtagent.service.trust import check_keys
 
 #: Seconds that one check may take.

@@ -11,6 +11,7 @@ from rtagent.cmd.client import Client
 from rtagent.cmd.replaced_file import changing, named_file, replace_file
 from rtagent.conf.rpc import GROUP, ROLES
 from rtagent.errors import ConfigError, RtAgentError
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.keys import (
     PublicKey,
     format_time,
@@ -20,7 +21,6 @@ from rtagent.rpc.trust.keys import (
     read_keys,
     refused,
 )
-from rtagent.rpc.trust.private_key import PrivateKey
 
 #: The validity of a key in days, and the longest one.
 DAYS, MAX_DAYS = 365, 3650

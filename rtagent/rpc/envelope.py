@@ -1,7 +1,7 @@
 """The rules for a request's message: what it may be before oslo.messaging parses it.
 
 oslo.messaging accepts more than it can process. A message that breaks a rule is dropped without an
-answer. The documents of the methods have rules of their own (`rtagent.rpc.validation`), whose
+answer. The documents of the methods have rules of their own (`rtagent.rpc.schemas`), whose
 violations are answered.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, field
 
 from rtagent.model.base import Converter
 from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
-from rtagent.rpc.validation import levels
+from rtagent.rpc.schemas import levels
 
 #: The largest message, in bytes. The largest that a client sends for a real guest has some 20 kB.
 MAX_BODY = 2**20

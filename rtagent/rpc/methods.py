@@ -10,11 +10,9 @@ from rtagent.rpc import (
     AGENT,
     SCHEDULER,
     claim_endpoint,
-    device_endpoint,
     move_endpoint,
     node_endpoint,
     read_endpoint,
-    report_endpoint,
     scheduler_endpoint,
 )
 from rtagent.rpc.method import MethodTable, declared
@@ -64,11 +62,9 @@ def _methods() -> Iterator[policy.RuleDefault]:
 AGENT_API = MethodTable(
     topic=AGENT,
     version="1.9",
-    methods=declared(claim_endpoint, move_endpoint, device_endpoint, read_endpoint, node_endpoint),
+    methods=declared(claim_endpoint, move_endpoint, read_endpoint, node_endpoint),
 )
-SCHEDULER_API = MethodTable(
-    topic=SCHEDULER, version="1.4", methods=declared(scheduler_endpoint, report_endpoint)
-)
+SCHEDULER_API = MethodTable(topic=SCHEDULER, version="1.4", methods=declared(scheduler_endpoint))
 METHODS = AGENT_API.methods
 #: By topic.
 TABLES: Mapping[str, MethodTable] = {table.topic: table for table in (AGENT_API, SCHEDULER_API)}

@@ -16,8 +16,8 @@ from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Service
 from rtagent.reconcile import drift
 from rtagent.rpc import replies
-from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.method import Change, rpc_method
+from rtagent.rpc.replies import clock_text
 from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.served_agent import ServedAgent
 

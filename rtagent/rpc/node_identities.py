@@ -13,7 +13,7 @@ from rtagent.errors import InvalidRequest
 from rtagent.model.node import NodeHost
 from rtagent.ports import Clock
 from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.report_endpoint import reported
+from rtagent.rpc.scheduler_endpoint import reported
 from rtagent.rpc.trust.access import Caller
 
 #: The most nodes of a host that are not in ``compute_nodes``: the present one, and earlier ones

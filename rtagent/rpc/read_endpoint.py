@@ -16,8 +16,7 @@ from rtagent.model.decision import Decision, Granted
 from rtagent.model.migration import MigrationFacts, SourceFacts
 from rtagent.model.request import Arguments, AttachRequest, BuildRequest, Flavor, Image, PciRequest
 from rtagent.rpc import replies
-from rtagent.rpc.claim_endpoint import InstanceClaim
-from rtagent.rpc.device_endpoint import ClaimPciDevices
+from rtagent.rpc.claim_endpoint import ClaimPciDevices, InstanceClaim
 from rtagent.rpc.errors import DocumentTooLarge
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
 from rtagent.rpc.move_endpoint import LiveMigrationClaim, RebuildClaim, ResizeClaim, move_request

@@ -1,7 +1,9 @@
-"""The types of the replies of an agent's methods."""
+"""The types of the replies of an agent's methods, and the difference between the clocks of a caller
+and of a server, which ``ping`` shows.
+"""
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from rtagent.audit import AuditSummary
@@ -183,3 +185,23 @@ class Pong(Value, frozen=True, kw_only=True):
     node_uuid: str
     agent_uuid: str
     time: str
+
+
+def clock_text(now: datetime) -> str:
+    """Return a time in UTC, to the millisecond, as ``2026-01-31T00:00:00.000Z``."""
+    text = now.astimezone(UTC).isoformat(timespec="milliseconds")
+    return f"{text.removesuffix('+00:00')}Z"
+
+
+def clock_skew(ping: Callable[[], Mapping[str, Any]]) -> float:
+    """Return the seconds by which this machine's clock is ahead of the server's.
+
+    The error is at most half of the time that the call takes.
+
+    :param ping: calls the server and returns its reply.
+    """
+    before = datetime.now(UTC)
+    reply = ping()
+    after = datetime.now(UTC)
+    middle = before + (after - before) / 2
+    return (middle - datetime.fromisoformat(reply["time"])).total_seconds()

@@ -1,21 +1,126 @@
-"""The methods of a scheduler: selections, host aggregates, services, ping; and their arguments."""
+"""The methods of a scheduler (selections, host aggregates, services, reports of agents, ping),
+their arguments, and what they use.
 
-from typing import Annotated, Literal
+Reports are cast to every scheduler, and have no reply. A malformed report is set aside: it is
+logged, counts in ``rtagent_rpc_total``, and its host is not selected until a good one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+)
 
 from msgspec import Meta
 
 from rtagent.capacity.advice import Advice
-from rtagent.errors import InvalidRequest
+from rtagent.errors import InvalidRequest, RtAgentError
 from rtagent.model.base import Document, Entries, Name, Text, Uuid, Value
 from rtagent.model.node import Aggregate
 from rtagent.model.server import RequestSpec, Selections
 from rtagent.ports import Service
 from rtagent.rpc.method import FLAVOR_ERRORS, rpc_method
-from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
-from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.rpc.roles import AGENT, ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.scheduler.aggregate_rules import with_host, with_metadata, without_host
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.fleet_counts import FleetFlavor
+from rtagent.scheduler.report_documents import (
+    DeleteInstanceInfo,
+    InstanceMessage,
+    SyncInstanceInfo,
+    UpdateHostState,
+    UpdateInstanceInfo,
+    instances_from,
+    is_uuid,
+    report_from,
+)
+from rtagent.scheduler.tracked_host import INSTANCES, STATE
+
+if TYPE_CHECKING:  # a command that reads the methods' declarations selects nothing
+    from rtagent.scheduler.host_manager import HostManager
+    from rtagent.scheduler.select import Scheduler
+
+P = ParamSpec("P")
+
+
+class SchedulerPong(Value, frozen=True, kw_only=True):
+    """:ivar version: of the software. :ivar host: the name of the server.
+    :ivar scheduler_uuid: made at each start: it identifies the process that answers.
+    :ivar uptime: seconds since its start. :ivar hosts: the number of hosts that it knows.
+    :ivar complete: whether it knows all hosts. :ivar time: of its clock, see `clock_text`.
+    """
+
+    version: str
+    host: str
+    scheduler_uuid: str
+    uptime: float
+    hosts: int
+    complete: bool
+    time: str
+
+
+class AggregateStore(Protocol):
+    """What keeps the aggregates, see `rtagent.service.kept_records.KeptAggregates`."""
+
+    def list(self) -> tuple[Aggregate, ...]:
+        """Return all aggregates, by name."""
+
+    def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
+        """Create an aggregate without hosts."""
+
+    def change(
+        self,
+        aggregate: str,
+        rule: Callable[Concatenate[Aggregate, P], Aggregate],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> Aggregate:
+        """Change an aggregate by a rule of `aggregate_rules`."""
+
+    def delete(self, aggregate: str) -> Aggregate:
+        """Delete an aggregate without hosts."""
+
+    def reread(self) -> None:
+        """Read the aggregates again."""
+
+
+class Services(Protocol):
+    """What keeps the services, see `rtagent.service.kept_records.KeptServices`."""
+
+    def get(self, host: str) -> Service:
+        """Return the service of a host."""
+
+    def force_down(self, host: str, forced_down: bool) -> Service:
+        """Force the service of a host down, or no longer."""
+
+
+class ServedScheduler(Value, frozen=True, kw_only=True):
+    """:ivar count_room: returns the room of a request, see `FleetCounts.of_request`.
+    :ivar spec_of: returns the request of a flavor of the catalogue, see `FleetCounts.spec_of`.
+    :ivar not_ready: returns the error that selections get now, or None.
+    :ivar unknown_claim: called with the operation id of a claim that another scheduler may have
+        assumed, and that is to be forgotten.
+    """
+
+    scheduler: Scheduler
+    count_room: Callable[[RequestSpec, str | None], FleetFlavor]
+    spec_of: Callable[[str], RequestSpec]
+    hosts: HostManager
+    aggregates: AggregateStore
+    services: Services
+    pong: Callable[[], SchedulerPong]
+    not_ready: Callable[[], RtAgentError | None]
+    unknown_claim: Callable[[str], None]
+
 
 #: How many requests are served at once. Others are refused with `TooManyRequests`, so that reports
 #: and reads have threads while requests wait for Placement.
@@ -293,3 +398,73 @@ def ping(served: ServedScheduler, arguments: NoArguments) -> SchedulerPong:
     """Return the version, host and start of the scheduler that answers, how many hosts it knows,
     and the time of its clock. It never needs a signature."""
     return served.pong()
+
+
+class Reported(NamedTuple):
+    """What a message of an agent says of its sender. :ivar node_uuid: None: it is malformed."""
+
+    host: object
+    node_uuid: str | None
+    epoch: int
+
+
+def reported(arguments: Any) -> Reported | None:
+    """Return what the arguments of a method say of their sender; None: it is no report."""
+    if isinstance(arguments, InstanceMessage):
+        return Reported(arguments.host, arguments.node_uuid, arguments.epoch)
+    if not isinstance(arguments, UpdateHostState):
+        return None
+    node = arguments.report.get("node")
+    node = node if isinstance(node, dict) else {}
+    uuid, epoch = node.get("uuid"), arguments.report.get("epoch")
+    return Reported(
+        node.get("host"),
+        uuid if isinstance(uuid, str) and is_uuid(uuid) else None,
+        epoch if isinstance(epoch, int) else 0,
+    )
+
+
+@rpc_method(AGENT, cast=True)
+def update_host_state(served: ServedScheduler, arguments: UpdateHostState) -> None:
+    """Report the state of a host."""
+    with _named(served, STATE, arguments):
+        report = report_from(arguments.report)
+    served.hosts.update_host_state(report)
+
+
+@rpc_method(AGENT, cast=True)
+def update_instance_info(served: ServedScheduler, arguments: UpdateInstanceInfo) -> None:
+    """Report new and changed instances of a host."""
+    _change(served, "update_instance_info", arguments, arguments.instances)
+
+
+@rpc_method(AGENT, cast=True)
+def delete_instance_info(served: ServedScheduler, arguments: DeleteInstanceInfo) -> None:
+    """Report that an instance is no longer on a host."""
+    _change(served, "delete_instance_info", arguments, None)
+
+
+@rpc_method(AGENT, cast=True)
+def sync_instance_info(served: ServedScheduler, arguments: SyncInstanceInfo) -> None:
+    """Report the digest of all instances of a host, or the instances themselves."""
+    _change(served, "sync_instance_info", arguments, arguments.instances)
+
+
+def _change(
+    served: ServedScheduler, method: str, message: InstanceMessage, packed: str | None
+) -> None:
+    with _named(served, INSTANCES, message):
+        instances = None if packed is None else instances_from(method, packed)
+    served.hosts.change_instances(message, instances)
+
+
+@contextmanager
+def _named(served: ServedScheduler, kind: str, arguments: Any) -> Iterator[None]:
+    """Set the node aside if its message cannot be used. Its agent hears nothing of that."""
+    try:
+        yield
+    except InvalidRequest as error:
+        sender = reported(arguments)
+        if sender is not None and sender.node_uuid and isinstance(sender.host, str):
+            served.hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
+        raise

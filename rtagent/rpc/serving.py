@@ -27,8 +27,8 @@ from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import request_id
 from rtagent.rpc.method import Method, MethodTable
+from rtagent.rpc.schemas import digest, validate
 from rtagent.rpc.trust.access import Access, Caller
-from rtagent.rpc.validation import digest, validate
 
 #: The fewest threads that serve calls, which is oslo.messaging's default.
 THREADS = 64

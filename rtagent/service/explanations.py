@@ -7,7 +7,7 @@ from typing import Any
 from rtagent.errors import TooManyRequests
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.scheduler_endpoint import Explain
-from rtagent.rpc.validation import validate
+from rtagent.rpc.schemas import validate
 from rtagent.scheduler.explanation import Explanation
 from rtagent.scheduler.select import Scheduler
 

@@ -19,7 +19,7 @@ from rtagent.ports import Clock, Hypervisor, Store
 from rtagent.reconcile.drift import attached_claims
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.read_endpoint import TestClaim, tested
-from rtagent.rpc.validation import validate
+from rtagent.rpc.schemas import validate
 from rtagent.virt.libvirt.comparison import compare
 
 #: How many events a page has at most.

@@ -23,10 +23,10 @@ from rtagent.placement import loading
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc import SCHEDULER
-from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.methods import SCHEDULER_API
 from rtagent.rpc.node_identities import NodeIdentities
-from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.rpc.replies import clock_text
+from rtagent.rpc.scheduler_endpoint import SchedulerPong, ServedScheduler
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.rpc.transport import get_transport

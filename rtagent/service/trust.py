@@ -9,9 +9,9 @@ from rtagent.ports import Clock, Reporter
 from rtagent.rpc.methods import PREFIXES, TABLES, list_rules
 from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.rpc.trust.authentication import Authentication
+from rtagent.rpc.trust.credentials import read_private_key
 from rtagent.rpc.trust.keys import read_ring
 from rtagent.rpc.trust.policy import AccessPolicy, PolicyRules, read_rules
-from rtagent.rpc.trust.private_key import read_private_key
 
 
 def check_keys(settings: Settings) -> None:

@@ -11,7 +11,7 @@ from rtagent.errors import InvalidFlavor, InvalidPciRequest, InvalidRequest, RtA
 from rtagent.rpc import schemas
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS, SCHEDULER_API
-from rtagent.rpc.validation import validate
+from rtagent.rpc.schemas import validate
 from tests.support.rpc import Agent
 from tests.support.rpc_documents import invalid, valid
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.keys import KeyRing
-from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import CallClaims, arguments_digest, proved
 
 SCALARS = (

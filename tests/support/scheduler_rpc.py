@@ -22,7 +22,7 @@ from rtagent.rpc import SCHEDULER
 from rtagent.rpc.client import SchedulerAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import SCHEDULER_API
-from rtagent.rpc.served_scheduler import SchedulerPong, ServedScheduler
+from rtagent.rpc.scheduler_endpoint import SchedulerPong, ServedScheduler
 from rtagent.rpc.serving import CheckCaller, Endpoint, InFlight
 from rtagent.rpc.trust.access import Authenticate
 from rtagent.scheduler import aggregate_rules as rules

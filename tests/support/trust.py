@@ -14,8 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from rtagent.conf.rpc import Rpc
 from rtagent.rpc.context import CallContext, Proof
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.keys import PublicKey, keys_text
-from rtagent.rpc.trust.private_key import PrivateKey
 from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.support.hosts import uid
 

@@ -7,7 +7,7 @@ from typing import Any
 from rtagent.errors import InvalidRequest
 from rtagent.rpc import AGENT, SCHEDULER
 from rtagent.rpc.broker.names import fanout_exchange
-from rtagent.rpc.broker.permissions import (
+from rtagent.rpc.broker.rights import (
     AGENT_USER,
     Names,
     UserPermissions,

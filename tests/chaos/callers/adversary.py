@@ -19,7 +19,7 @@ from oslo_context.context import RequestContext
 from rtagent.rpc import AGENT
 from rtagent.rpc.context import ContextSerializer, OutgoingContext, Proof
 from rtagent.rpc.methods import AGENT_API
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.token import CallClaims, arguments_digest
 from tests.chaos.callers import flavors
 from tests.chaos.callers.recorder import Recorder

@@ -12,7 +12,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey
 from tests.chaos.callers.adversary import FORGER, REPLAYER, HostileRecorder, forgeries, replays
 from tests.chaos.callers.caller import PAUSE, Caller
 from tests.chaos.callers.domains import Domains

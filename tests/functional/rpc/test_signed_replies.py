@@ -23,7 +23,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.token import ReplyClaims, arguments_digest
 from tests.support.hosts import uid
 from tests.support.rpc import Agent

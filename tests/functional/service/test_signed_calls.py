@@ -19,8 +19,7 @@ from rtagent.rpc.calls import Calls
 from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
 from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
-from rtagent.rpc.trust.credentials import reload_credentials
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey, reload_credentials
 from tests.functional.cli.shell import run
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until

@@ -5,7 +5,7 @@ import pytest
 from rtagent.api.page.fit import ALIAS, mistakes, parse
 from rtagent.errors import InvalidRequest, NodeNotReady, PropertyInvalid
 from rtagent.rpc.methods import METHODS
-from rtagent.rpc.validation import validate
+from rtagent.rpc.schemas import validate
 
 SIZE = {"vcpus": "2", "memory_mb": "1024"}
 

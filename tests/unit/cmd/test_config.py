@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey
 from tests.functional.cli.shell import configured, run
 from tests.support.trust import KeyFiles
 

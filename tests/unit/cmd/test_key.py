@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rtagent.rpc.trust.credentials import read_private_key
 from rtagent.rpc.trust.keys import read_keys
-from rtagent.rpc.trust.private_key import read_private_key
 from tests.functional.cli.shell import Run, configured
 
 

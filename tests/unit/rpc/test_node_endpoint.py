@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rtagent import errors
-from rtagent.rpc.clock_skew import clock_skew, clock_text
+from rtagent.rpc.replies import clock_skew, clock_text
 from rtagent.rpc.served_agent import SharedCall
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration

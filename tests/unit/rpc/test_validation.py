@@ -4,7 +4,7 @@ import pytest
 
 from rtagent.errors import InvalidRequest
 from rtagent.rpc.methods import METHODS
-from rtagent.rpc.validation import digest, validate
+from rtagent.rpc.schemas import digest, validate
 from tests.support.hosts import uid
 from tests.support.rpc import build
 

@@ -9,7 +9,7 @@ import pytest
 
 from rtagent.errors import InvalidRequest
 from rtagent.rpc.broker.definitions import COMMON_NAME, definitions
-from rtagent.rpc.broker.permissions import Names
+from rtagent.rpc.broker.rights import Names
 
 SHIPPED = Path(__file__).parents[4] / "etc/rtagent/rabbitmq/definitions.json"
 HEX = "0" * 32

@@ -22,7 +22,7 @@ from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.trust.access import Caller
 from rtagent.rpc.trust.authentication import Authentication
-from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.token import REPLY, ReplyClaims
 from tests.support.hosts import ManualClock
 from tests.support.trackers import Reports

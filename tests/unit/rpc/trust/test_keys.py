@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rtagent.errors import ConfigError
+from rtagent.rpc.trust.credentials import PrivateKey, read_private_key
 from rtagent.rpc.trust.keys import MAX_SIZE, keys_text, read_keys, read_ring
-from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
 from tests.support.trust import KeyFiles
 
 PUBLIC, OTHER = (PrivateKey.generate("any").public_key for _ in range(2))

@@ -15,18 +15,18 @@ from rtagent.rpc.context import CallContext
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.methods import TABLES
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.authentication import Authentication
-from rtagent.rpc.trust.credentials import Credentials
-from rtagent.rpc.trust.replays import (
+from rtagent.rpc.trust.authentication import (
     EXPIRED,
     FORGOTTEN,
     GAP,
     MOST,
     SERVED,
+    Authentication,
     Replays,
     Spans,
     served_once,
 )
+from rtagent.rpc.trust.credentials import Credentials
 from rtagent.rpc.trust.token import CallClaims
 from tests.support.hosts import ManualClock
 from tests.support.trust import KeyFiles, signed_context

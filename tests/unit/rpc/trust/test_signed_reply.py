@@ -14,8 +14,7 @@ from rtagent.errors import ClaimNotFound
 from rtagent.rpc import AGENT
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.credentials import Credentials
-from rtagent.rpc.trust.private_key import PrivateKey, read_private_key
+from rtagent.rpc.trust.credentials import Credentials, PrivateKey, read_private_key
 from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, SignedReplies, verified
 from rtagent.rpc.trust.token import CallClaims, ReplyClaims, arguments_digest
 from tests.support.trust import KeyFiles
