@@ -24,6 +24,7 @@
     │   └── PciConfigError (PciConfigInvalidSpec, PciInvalidAlias), FileError (ProviderFileError,
     │       FlavorsFileError)
     ├── PlacementError                     PlacementConflict, PlacementUnavailable
+    ├── EnactmentFailed (ClaimMismatch)    libvirt refused a conductor's order for a guest
     └── InvariantViolated                  a defect in rtagent: granting stops
 
 The message of an error is made from its ``kwargs``, so it is the same on both sides of RPC.
@@ -427,3 +428,19 @@ class PlacementUnavailable(PlacementError):
 
 class InvariantViolated(RtAgentError):
     """The state violates an invariant, by a defect. Granting stops until a restart."""
+
+
+class EnactmentFailed(RtAgentError):
+    """The hypervisor of ``host`` refused an order for a guest.
+
+    :ivar kwargs: ``host``; ``server_uuid``; ``action``, like "start"; ``why``.
+    """
+
+    template = "{host}: cannot {action} the domain of server {server_uuid}: {why}"
+    expected = True
+
+
+class ClaimMismatch(EnactmentFailed):
+    """The server's domain is of another claim than the order, or of none. It was not touched."""
+
+    template = EnactmentFailed.template + ": if it is the server's, put its claim into the metadata"

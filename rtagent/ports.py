@@ -1,4 +1,7 @@
-"""The interfaces between the core and its adapters. Each adapter has a fake for tests."""
+"""The interfaces between the core and its adapters. Each adapter has a fake for tests.
+
+WrappedHypervisor: the base of hypervisors that show another one differently.
+"""
 
 from __future__ import annotations
 
@@ -329,3 +332,31 @@ class NullReporter:
 
     def named(self, origin: str) -> Reporter:
         return self
+
+
+class WrappedHypervisor:
+    """A `Hypervisor` that passes every call on."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._hypervisor = hypervisor
+
+    def identity(self) -> HostIdentity:
+        return self._hypervisor.identity()
+
+    def observe(self) -> Observation:
+        return self._hypervisor.observe()
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return self._hypervisor.document(uuid)
+
+    def cpu_use(self) -> CpuUse:
+        return self._hypervisor.cpu_use()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        return self._hypervisor.guest(uuid)
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        self._hypervisor.start(on_event)
+
+    def stop(self) -> None:
+        self._hypervisor.stop()

@@ -26,8 +26,7 @@ from rtagent.service.main_thread import EventQueue
 from rtagent.service.process import Process, ProcessContext, StartProgram, measure_threads
 from rtagent.service.state_report import StateReport
 from rtagent.service.systemd import Liveness, Notifier
-from rtagent.telemetry.log_line import MAX_LINE
-from rtagent.telemetry.log_queue import LogQueue
+from rtagent.telemetry.log_queue import MAX_LINE, LogQueue
 from rtagent.telemetry.telemetry import Telemetry
 
 #: EX_CONFIG of sysexits.h: only an operator can help. The systemd unit does not restart after it.

@@ -22,7 +22,9 @@ from rtagent.errors import (
     AllocationMismatch,
     AllocationNotWritten,
     ClaimExpired,
+    ClaimMismatch,
     ComputeResourcesUnavailable,
+    EnactmentFailed,
     NodeDraining,
     NodeNotFound,
     PlacementConflict,
@@ -32,7 +34,6 @@ from rtagent.errors import (
 from rtagent.model.base import Value
 from rtagent.model.server import Server, ServerOperation
 from rtagent.ports import Clock
-from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 
 Action = Callable[[Run], None]
 

@@ -152,7 +152,7 @@ class Enactor(Protocol):
     first call had an effect and was answered. Every wait is bounded.
 
     An order is for a claim, and the domain's metadata name its own. A domain of another claim, or
-    of none, is not touched: `rtagent.virt.errors.ClaimMismatch`. An order for an absent domain has
+    of none, is not touched: `rtagent.errors.ClaimMismatch`. An order for an absent domain has
     nothing to do.
 
     Every method that has an effect calls ``check`` just before each effect, with the session open
@@ -160,7 +160,7 @@ class Enactor(Protocol):
     of ``check`` prevents the effect.
 
     Every method raises `HypervisorUnavailable` if the host does not answer: the call may have had
-    an effect, and the conductor repeats it. It raises `rtagent.virt.errors.EnactmentFailed` if the
+    an effect, and the conductor repeats it. It raises `rtagent.errors.EnactmentFailed` if the
     host refused: a repetition would be refused, too, and the conductor undoes the operation.
     """
 

@@ -14,10 +14,9 @@ from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.pci.assigned_resources import mdev_names
-from rtagent.ports import Hypervisor
+from rtagent.ports import Hypervisor, WrappedHypervisor
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
-from rtagent.virt.wrapped import WrappedHypervisor
 
 #: Nova's drivers on libvirt begin with this word.
 _LIBVIRT = "libvirt."

@@ -29,7 +29,7 @@ from rtagent.rpc.notifier import EventSender, event_sender
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
-from rtagent.virt.ndctl import Ndctl
+from rtagent.virt.libvirt.storage import Ndctl
 
 
 class NodeDatabase(Value, frozen=True, kw_only=True):

@@ -17,10 +17,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.topology import Topology
 from rtagent.numa.host_cpus import cells_contain, cpus_without_cell, with_managed_cpus
-from rtagent.ports import CpuPower, Hypervisor
+from rtagent.ports import CpuPower, Hypervisor, WrappedHypervisor
 from rtagent.service.context import Granting, NodeContext, Reloaded
 from rtagent.service.loop import Rest
-from rtagent.virt.wrapped import WrappedHypervisor
 
 PART = "power"
 #: How many calls may switch CPUs on at once. Linux switches one CPU after the other, in some ten

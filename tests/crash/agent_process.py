@@ -34,8 +34,7 @@ from rtagent.rpc.served_agent import ServedAgent
 from rtagent.rpc.serving import Endpoint, InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.access import unsigned_access
-from rtagent.testing.failing_store import FailingStore
-from rtagent.testing.failpoints import Failpoint, FailpointStore
+from rtagent.testing.failpoints import FailingStore, Failpoint, FailpointStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.libvirt import guest

@@ -6,8 +6,8 @@ import pytest
 
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.topology import Cell
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.documents.differences import READ
 from tests.documents.oracle import domain as oracle
 from tests.documents.oracle.values import UNKNOWN

@@ -16,10 +16,10 @@ from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.observation import Observation
 from rtagent.model.request import InstanceUpdate
+from rtagent.ports import WrappedHypervisor
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.wrapped import WrappedHypervisor
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.pci_hosts import gpu

@@ -19,8 +19,8 @@ from rtagent.model.observation import Domain
 from rtagent.nova import hook
 from rtagent.nova.node_tracker import NodeTracker
 from rtagent.reconcile.drift import drifts, orphans
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 
 HERE, THERE = "compute1", "compute2"
 _DEDICATED = {"hw:cpu_policy": "dedicated"}

@@ -9,8 +9,8 @@ from rtagent.model.claim import PCPU
 from rtagent.reconcile.adoption import adopt
 from rtagent.reconcile.drift import absent, drifts, orphans
 from rtagent.virt.libvirt import guest
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.claims import domain_document, layout, metadata, pinned_parts, with_orphans
 from tests.support.hosts import DEDICATED, NOON, PINNING, TOPOLOGY, call, host, uid
 

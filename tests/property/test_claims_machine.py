@@ -16,7 +16,7 @@ from rtagent.claims import activate_claim, instance_claim, release_claims, renew
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.request import InstanceUpdate
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rtagent.model.topology import Topology
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.capabilities import parse_capabilities, parse_cells
-from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.document import BadDocument, HostFacts, parse
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import simulated_hostname
 from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device
 from rtagent.virt.libvirt.traits import domain_traits, host_traits

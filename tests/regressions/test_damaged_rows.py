@@ -14,7 +14,7 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
 from rtagent.model.stored import Retention
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, call
 from tests.support.trackers import claim, release, tracker_on

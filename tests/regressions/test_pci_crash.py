@@ -16,7 +16,7 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.device_users import AVAILABLE
 from rtagent.reconcile.steps import AuditStep
 from rtagent.state.compute_node import pci_device_pools
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy

@@ -17,7 +17,7 @@ from rtagent.model.node import Node, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Flavor, Instance, InstanceUpdate
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker

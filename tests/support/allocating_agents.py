@@ -21,7 +21,7 @@ from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.schedule import LAST_RETRY
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.testing.placement import MemoryPlacement
 from rtagent.tracker import ResourceTracker

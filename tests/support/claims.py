@@ -13,8 +13,8 @@ from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.guest import AdoptRequest, GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Flavor, Instance, InstanceFacts
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.guest_layout import parse_layout
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.device_states import PMEM
 from tests.support.hosts import NODE, NOON, uid, with_claims
 from tests.support.pci_hosts import GPU_IDS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rtagent.errors import HypervisorUnavailable
+from rtagent.errors import ClaimMismatch, EnactmentFailed, HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.model.request import Allocation, Flavor
 from rtagent.model.server import RequestSpec, Selection, Selections, Server
@@ -19,7 +19,6 @@ from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.testing.placement import MemoryPlacement
-from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
 from tests.support.stores import MemoryServerStore
 

@@ -29,7 +29,7 @@ from rtagent.rpc.trust.access import Access, CallerBounds
 from rtagent.state.restoration import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.access import unsigned_access
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from rtagent.tracker import ResourceTracker

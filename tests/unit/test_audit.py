@@ -14,7 +14,7 @@ from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.observation import Reboot
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import CHUNK, ResourceTracker

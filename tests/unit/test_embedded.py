@@ -17,7 +17,7 @@ from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
 from rtagent.model.provider_names import device_suffix
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import TOPOLOGY, ManualClock, call, request, uid

@@ -9,21 +9,23 @@ from pathlib import Path
 
 import libvirt
 
-from rtagent.errors import HypervisorUnavailable
+from rtagent.errors import ClaimMismatch, EnactmentFailed, HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
-from rtagent.virt.enactor.document import claim_of, device_name, domain_document, mdev_names
-from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import (
+from rtagent.virt.enactor.host import (
     Check,
     HostConnection,
+    LibvirtHost,
     NotOfClaim,
     OrderRefused,
     check_claim,
+    claim_of,
+    device_name,
+    domain_document,
+    mdev_names,
     unchecked,
     uri_of,
 )
 from rtagent.virt.enactor.migration import LiveMigration
-from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.simulate.file import edit, read

@@ -1,17 +1,216 @@
-"""Guests on a host behind a connection to libvirt."""
+"""Guests on a host behind a connection to libvirt, and their domain documents. Hosts: their URIs,
+and a connection to each.
+"""
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from typing import TypeVar
 
 import libvirt
+from lxml import etree
 
+from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain, GuestState
-from rtagent.virt.enactor.document import NAMESPACE, device_name, domain_document, mdev_names
-from rtagent.virt.enactor.hosts import Check, HostConnection, OrderRefused, check_claim
-from rtagent.virt.libvirt.connection import caused
-from rtagent.virt.libvirt.document import parse, received, text
+from rtagent.virt.libvirt import guest
+from rtagent.virt.libvirt.connection import LibvirtConnection, Session, broken, caused
+from rtagent.virt.libvirt.document import E, parse, received, text
+from rtagent.virt.libvirt.given_devices import given_devices
+from rtagent.virt.libvirt.workers import CallWorkers
+
+T = TypeVar("T")
+
+#: The part of a pattern that is replaced by the name of a host.
+PLACE = "{host}"
+#: A host name becomes part of a URI and of a path.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+#: An error after which the same call may succeed: another call has the domain's lock.
+_BUSY = libvirt.VIR_ERR_OPERATION_TIMEOUT
+
+
+#: Called with the session open, just before a call of libvirt that has an effect, after all that
+#: may hang; its error prevents the call. A process that stands still after it loses its session,
+#: because libvirt's daemon closes that of a client that does not answer keep-alive messages. The
+#: call then fails, when the process goes on.
+Check = Callable[[], object]
+
+
+def unchecked() -> None:
+    """Allow every call."""
+
+
+class OrderRefused(Exception):
+    """An order for a guest is refused here, and not by libvirt. The message says why."""
+
+
+class NotOfClaim(OrderRefused):
+    """The domain is of another claim than the order, or of none."""
+
+
+def check_claim(claim: str | None, claims: Collection[str]) -> None:
+    """Check that a domain is of one of the claims. :raises NotOfClaim:"""
+    if claim not in claims:
+        of = "no claim" if claim is None else f"the claim {claim}"
+        raise NotOfClaim(f"it is of {of}, and not of {' or '.join(claims)}")
+
+
+def uri_of(pattern: str, host: str) -> str:
+    """Return the URI of a host. :raises HypervisorUnavailable: its name cannot be part of one."""
+    if PLACE in pattern and not _NAME.fullmatch(host):
+        raise HypervisorUnavailable(
+            f"{host!r} cannot be a part of {pattern}: a host name has letters, digits, - _ and ."
+        )
+    return pattern.replace(PLACE, host)
+
+
+class HostConnection:
+    """The connection to one host: opened by the first call, and opened again after a loss.
+
+    Thread-safe. A call that hangs costs a thread until it returns.
+    """
+
+    def __init__(self, uri: str, call_timeout: float) -> None:
+        self._workers = CallWorkers(call_timeout)
+        self._connection = LibvirtConnection(uri, self._workers)
+
+    def run(self, call: Callable[[libvirt.virConnect], T]) -> T:
+        """Return the result of a call with the open connection.
+
+        A call that hangs is given up here, and goes on when libvirt answers: see `Check`.
+
+        :raises HypervisorUnavailable: the host does not answer, or has no time now.
+        :raises libvirt.libvirtError: the host refused.
+        """
+        return self._made(call, self._workers.call)
+
+    def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
+        """Do the same without a time limit."""
+        return self._made(call, self._workers.long)
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        self._connection.close(0.0)
+
+    def _made(
+        self, call: Callable[[libvirt.virConnect], T], work: Callable[[Callable[[], T]], T]
+    ) -> T:
+        session = self._connection.session()
+        try:
+            return work(lambda: self._attempt(session, call))
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
+
+    def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
+        try:
+            return call(session.virt)
+        except libvirt.libvirtError as error:
+            if broken(session, error):
+                self._connection.lose(session, str(error))
+                raise self._unavailable(error) from error
+            if error.get_error_code() == _BUSY:
+                raise self._unavailable(error) from error
+            raise
+
+    def _unavailable(self, error: Exception) -> HypervisorUnavailable:
+        return HypervisorUnavailable(f"{self._connection.uri}: {error}")
+
+
+#: The machine type without an image property ``hw_machine_type``, where QEMU has it: only on it
+#: does a guest see the NUMA node of a device.
+_MACHINES = {"x86_64": "q35", "i686": "q35"}
+
+#: The namespace of the element of ``<metadata>`` that names the server and the claim of a domain.
+NAMESPACE = "urn:rtagent:server"
+_SERVER = f"{{{NAMESPACE}}}server"
+
+
+def domain_document(domain: GuestDomain, virt_type: str, architecture: str) -> str:
+    """Return the whole document: the caller's, or a minimal one, with the claim merged into it.
+
+    :param virt_type: the type of a minimal document, such as ``kvm``.
+    :param architecture: of its guest.
+    :raises BadDocument: the caller's document is invalid.
+    """
+    if domain.document is None:
+        root = _minimal(domain, virt_type, architecture)
+    else:
+        root = parse(domain.document)
+    _identify(root, domain)
+    return claimed(root, domain)
+
+
+def claimed(root: etree._Element, domain: GuestDomain) -> str:
+    """Return a domain document with a claim, and the names of claim and server, merged into it."""
+    _name(root, domain)
+    return guest.apply(etree.tostring(root, encoding="unicode"), domain.claim)
+
+
+def claim_of(document: str) -> str | None:
+    """Return the uuid of the claim that a domain document names; None: it names none."""
+    element = parse(document).find(f"metadata/{_SERVER}")
+    return None if element is None else element.get("claim")
+
+
+def mdev_names(document: str) -> tuple[str, ...]:
+    """Return how the node devices' names begin of the mediated devices that a domain document
+    assigns.
+
+    :raises BadDocument: it is unknown which device an element assigns.
+    """
+    return tuple(f"mdev_{uuid.replace('-', '_')}" for uuid in given_devices(parse(document)).mdevs)
+
+
+def device_name(document: str) -> str:
+    """Return the name in the document of a node device."""
+    return text(parse(document), "name")
+
+
+def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._Element:
+    """Build a document without disks and networks."""
+    type_ = E.type("hvm", arch=architecture)
+    properties = domain.claim.image.properties
+    machine = properties.get("hw_machine_type", _MACHINES.get(architecture))
+    if machine is not None:
+        type_.set("machine", machine)
+    return E.domain(
+        E.os(type_), E.features(E.acpi()), E.on_poweroff("destroy"), E.devices(), type=virt_type
+    )
+
+
+def _identify(root: etree._Element, domain: GuestDomain) -> None:
+    """Put name, uuid and memory first, instead of the document's own.
+
+    A host has one domain of a name, and tenants choose the names of servers: the name is the uuid.
+    """
+    memory = E.memory(str(domain.claim.flavor.memory_mb), unit="MiB")
+    _put_first(root, E.name(domain.uuid), E.uuid(domain.uuid), memory)
+    for element in root.findall("currentMemory"):
+        root.remove(element)
+
+
+def _name(root: etree._Element, domain: GuestDomain) -> None:
+    """Put the names of the server and of the claim into title and metadata."""
+    metadata = root.find("metadata")
+    metadata = E.metadata() if metadata is None else metadata
+    for element in metadata.findall(f"{{{NAMESPACE}}}*"):  # libvirt knows one of a namespace
+        metadata.remove(element)
+    server = etree.SubElement(metadata, _SERVER, nsmap={"rtagent": NAMESPACE})
+    server.set("name", domain.name)
+    server.set("claim", domain.claim.uuid)
+    _put_first(root, E.title(domain.name), metadata)
+
+
+def _put_first(root: etree._Element, *elements: etree._Element) -> None:
+    """Put elements at the beginning, instead of those with their tags."""
+    for element in elements:
+        for old in root.findall(element.tag):
+            root.remove(old)
+    for place, element in enumerate(elements):
+        root.insert(place, element)
+
 
 #: Seconds between two looks at a guest that shuts down.
 _PAUSE = 0.2

@@ -11,9 +11,7 @@ import libvirt
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest import GuestDomain
-from rtagent.virt.enactor.document import claimed
-from rtagent.virt.enactor.host import LibvirtHost, lookup, own
-from rtagent.virt.enactor.hosts import Check, OrderRefused
+from rtagent.virt.enactor.host import Check, LibvirtHost, OrderRefused, claimed, lookup, own
 from rtagent.virt.libvirt.document import parse, received
 
 #: Seconds between two looks at a migration that an earlier call has begun.

@@ -15,8 +15,15 @@ from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
-from rtagent.virt.libvirt.document import BadDocument, Unread, child, in_bytes, integer, numbers
-from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.document import (
+    BadDocument,
+    HostFacts,
+    Unread,
+    child,
+    in_bytes,
+    integer,
+    numbers,
+)
 
 #: The page size of ``<hugepages/>`` without a size: the default of the host's kernel.
 _DEFAULT_SIZE = 0

@@ -14,6 +14,7 @@ from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt import backed_memory
 from rtagent.virt.libvirt.document import (
     BadDocument,
+    HostFacts,
     Unread,
     child,
     in_bytes,
@@ -22,7 +23,6 @@ from rtagent.virt.libvirt.document import (
     parse,
 )
 from rtagent.virt.libvirt.given_devices import Given, readable_devices, unknown_past_libvirt
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_model
 
 #: The elements that pin threads of a domain.

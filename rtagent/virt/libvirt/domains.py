@@ -19,9 +19,8 @@ from rtagent.model.guest import DomainDocument
 from rtagent.model.observation import Domain, Problem
 from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.virt.libvirt.connection import Session, broken, caused
-from rtagent.virt.libvirt.document import BadDocument, received
+from rtagent.virt.libvirt.document import BadDocument, HostFacts, received
 from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.storage import Storage, growth
 from rtagent.virt.libvirt.workers import BoundedCalls, CallWorkers, LateCall
 

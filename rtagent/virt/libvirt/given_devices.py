@@ -17,8 +17,7 @@ from lxml import etree
 from rtagent.model.address import LIMITS
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import HostResource
-from rtagent.virt.libvirt.document import BadDocument, Unread, pci_address, prefixed
-from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.document import BadDocument, HostFacts, Unread, pci_address, prefixed
 
 #: Elements with a ``<source>`` of storage: a disk, the chain of images behind it, the destination
 #: of its copy, the data of an image, and the firmware's variables.

@@ -10,7 +10,7 @@ from rtagent.model.cpuset import format_cpu_spec
 from rtagent.virt.libvirt import guest_devices, guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.given_devices import assigns
-from rtagent.virt.libvirt.guest_buses import put_buses
+from rtagent.virt.libvirt.guest_devices import put_buses
 from rtagent.virt.libvirt.guest_numa import (
     has_memory_devices,
     memory_elements,

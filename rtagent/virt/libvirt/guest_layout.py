@@ -15,10 +15,9 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest import GuestCell, GuestLayout, ServerMetadata
 from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
-from rtagent.virt.libvirt.document import BadDocument, Unread, integer, numbers, parse
+from rtagent.virt.libvirt.document import BadDocument, HostFacts, Unread, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, cpuset, default_cpuset, parse_domain, vcpu_pins
 from rtagent.virt.libvirt.given_devices import Given, device_arguments, element_devices
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_model
 
 #: The beginning of the namespace. Its last part is a version, which adds elements.

@@ -22,12 +22,11 @@ from rtagent.virt.libvirt.connection import (
     caused,
     optional,
 )
-from rtagent.virt.libvirt.document import BadDocument, received
+from rtagent.virt.libvirt.document import BadDocument, HostFacts, received
 from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.events import repeat
 from rtagent.virt.libvirt.guest_layout import parse_layout
 from rtagent.virt.libvirt.host import HostRead, check, read_host
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import INTERVAL
 from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Namespaces, Probe, Storage, probe

@@ -12,10 +12,9 @@ import pytest
 from lxml import etree
 
 from rtagent.conductor.errors import OperationTaken
-from rtagent.errors import HypervisorUnavailable
+from rtagent.errors import ClaimMismatch, EnactmentFailed, HypervisorUnavailable
 from rtagent.virt.enactor import LibvirtEnactor
-from rtagent.virt.enactor.document import NAMESPACE
-from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
+from rtagent.virt.enactor.host import NAMESPACE
 from tests.servers.daemon import wait_until
 from tests.servers.libvirtd import Libvirtd
 from tests.support.guests import guest_domain, plain_domain

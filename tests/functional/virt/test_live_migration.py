@@ -8,9 +8,9 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
+from rtagent.errors import EnactmentFailed
 from rtagent.model.guest import GuestDomain
 from rtagent.virt.enactor import LibvirtEnactor
-from rtagent.virt.errors import EnactmentFailed
 from tests.servers.libvirtd import Libvirtd, MigratingLibvirtd
 from tests.support.guests import guest_domain
 

@@ -7,7 +7,7 @@ from rtagent.nova.live_domains import GAP, INTERVAL, DomainAudits
 from rtagent.ports import NullReporter
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, uid

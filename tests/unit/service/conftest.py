@@ -25,7 +25,7 @@ from rtagent.service.context import (
     StoreReturned,
 )
 from rtagent.service.loop import Rest
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from tests.support.configurations import settings

@@ -7,7 +7,7 @@ import pytest
 from rtagent.errors import StoreUnavailable, TooManyRequests
 from rtagent.model.claim import HistoryPage
 from rtagent.service.page_sources import READERS, ClaimHistories
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.stored_values import changed, claim, created
 from tests.support.stores import commit, enrolled

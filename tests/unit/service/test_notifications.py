@@ -35,7 +35,7 @@ from rtagent.service.events import (
 )
 from rtagent.service.notifications import ROWS, Notifications
 from rtagent.state.announcements import WAITING
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.agents import Agent
 from tests.support.event_consumer import ANNOUNCED

@@ -10,7 +10,7 @@ from rtagent.claims import activate_claim, drain, instance_claim
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.claims import stated
 from tests.support.hosts import NODE, NOON, call, request, uid

@@ -6,7 +6,7 @@ from rtagent.claims import abort_instance_claim, activate_claim, renew_claim
 from rtagent.errors import ComputeResourcesUnavailable, StoreUnavailable
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.state.published import NOTES
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call
 from tests.support.trackers import claim, release, tracker_on

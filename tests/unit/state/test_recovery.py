@@ -8,7 +8,7 @@ import pytest
 from rtagent import claims, errors
 from rtagent.model.change import Change
 from rtagent.model.stored import Position
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call, request, uid
 from tests.support.trackers import (

@@ -11,7 +11,7 @@ from rtagent.model.stored import Position
 from rtagent.ports import Mark
 from rtagent.reconcile.steps import AuditStep, ClaimTransition
 from rtagent.state.restoration import MemoryWitness
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NOON, ManualClock, call

@@ -11,7 +11,7 @@ from rtagent.model.change import Change
 from rtagent.ports import NullReporter
 from rtagent.state.restoration import MemoryWitness
 from rtagent.state.writer import BATCH, StateWriter
-from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import NODE, ManualClock, call, request, uid
 from tests.support.trackers import (

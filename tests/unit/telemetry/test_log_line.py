@@ -11,7 +11,7 @@ from oslo_log import log
 from oslo_log.formatters import ContextFormatter, JSONFormatter
 from oslo_log.handlers import ColorHandler
 
-from rtagent.telemetry.log_line import MAX_LINE, MAX_TRACE, LineFormatter
+from rtagent.telemetry.log_queue import MAX_LINE, MAX_TRACE, LineFormatter
 
 FORGED = "x\n2030-01-01 00:00:00.000 1 ERROR rtagent [-] forged\x1b[2J\u202e"
 

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 from rtagent import claims
 from rtagent.model.health import Check, Status
 from rtagent.telemetry.claim_log import ClaimLog
-from rtagent.telemetry.log_line import MAX_MESSAGE
+from rtagent.telemetry.log_queue import MAX_MESSAGE
 from rtagent.telemetry.metrics import MAX_LABELS, OTHER, Metrics
 from rtagent.telemetry.telemetry import REMEMBERED, WINDOW, LogThrottle, Telemetry
 from tests.support.hosts import NOON, ManualClock, call, host, request, uid

@@ -7,7 +7,7 @@ import pytest
 
 from rtagent.model.assignment import PmemNamespace
 from rtagent.ports import PmemUnavailable
-from rtagent.virt.ndctl import Ndctl, parse_namespaces
+from rtagent.virt.libvirt.storage import Ndctl, parse_namespaces
 
 
 def namespace(name="ns0", mode="devdax", size=4 * 1024**3, devices=None, **more):

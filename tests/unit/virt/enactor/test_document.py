@@ -4,7 +4,7 @@ import pytest
 from lxml import etree
 
 from rtagent.conductor.checks import checked_identity
-from rtagent.virt.enactor.document import (
+from rtagent.virt.enactor.host import (
     NAMESPACE,
     claim_of,
     device_name,

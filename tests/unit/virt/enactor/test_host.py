@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.virt.enactor.host import LibvirtHost, lookup
-from rtagent.virt.enactor.hosts import HostConnection, OrderRefused, unchecked
+from rtagent.virt.enactor.host import HostConnection, LibvirtHost, OrderRefused, lookup, unchecked
 from rtagent.virt.enactor.migration import LiveMigration
 from rtagent.virt.libvirt.document import parse
 from tests.support.guests import VGPU, guest_domain

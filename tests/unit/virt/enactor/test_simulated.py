@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationTaken
-from rtagent.errors import HypervisorUnavailable
+from rtagent.errors import ClaimMismatch, EnactmentFailed, HypervisorUnavailable
 from rtagent.virt.enactor import LibvirtEnactor
-from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.hostfile import signature
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from rtagent.virt.simulate.file import edit

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.topology import Cell
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domain import parse_domain
-from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.claims import domain_document, layout
 from tests.support.hosts import uid
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rtagent.model.domain_usage import EVERY_KIND, HostResource, Occupancy
 from rtagent.virt.libvirt.connection import Session
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domains import LONGEST, ROUND, Domains, ReadDocuments
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.storage import Storage
 from rtagent.virt.libvirt.workers import CallWorkers
 from rtagent.virt.simulate import domain_xml

@@ -4,9 +4,9 @@ import pytest
 from lxml import etree
 
 from rtagent.model.domain_usage import HostResource, Occupancy
+from rtagent.virt.libvirt.document import HostFacts
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.given_devices import Given, assigns
-from rtagent.virt.libvirt.host_facts import HostFacts
 
 AT = "<address domain='0x0000' bus='0x60' slot='0x00' function='0x0'/>"
 OF_PCI = AT.replace("<address", "<address type='pci'")

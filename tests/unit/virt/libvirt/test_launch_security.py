@@ -13,11 +13,10 @@ from rtagent.model.mem_encryption import (
     EncryptionCapacity,
     MemEncryption,
 )
-from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.document import HostFacts, parse
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply, xml
 from rtagent.virt.libvirt.host import refused_encryption, tdx_keys
-from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from tests.support.guests import applied, granted, plain_domain
 
