@@ -8,19 +8,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
-from rtagent.model.change import ANNOUNCEMENT, Change, Operation
-from rtagent.model.claim import ClaimEnd, HistoryPage
-from rtagent.model.migration import TakenOver
+from rtagent.model.change import ANNOUNCEMENT, Change
 from rtagent.model.node_state import NodeState
-from rtagent.model.stored import Position, Retention, Stored
-from rtagent.ports import Enroll, Store
+from rtagent.ports import Store
 
 #: Every method of a store.
 ALL = frozenset(
@@ -40,52 +38,34 @@ ALL = frozenset(
 )
 
 
+def _passed_on(method: str) -> Any:
+    def call(self: WrappedStore, *arguments: Any) -> Any:
+        return self.around(method, partial(getattr(self._store, method), *arguments))
+
+    return call
+
+
 class WrappedStore:
     """A `Store` that passes each call on."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def around(self, method: str, call: Callable[[], _T]) -> _T:
+    def around(self, method: str, call: Callable[[], Any]) -> Any:
         """Make a call. :param method: its name."""
         return call()
 
-    def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
-        return self.around("enroll", lambda: self._store.enroll(uuid, hypervisor_hostname, enroll))
-
-    def load(self, node_uuid: str) -> Stored:
-        return self.around("load", lambda: self._store.load(node_uuid))
-
-    def reload(self, node_uuid: str, epoch: int) -> Stored:
-        return self.around("reload", lambda: self._store.reload(node_uuid, epoch))
-
-    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
-        self.around("commit", lambda: self._store.commit(before, after, changes))
-
-    def position(self, node_uuid: str) -> Position | None:
-        return self.around("position", lambda: self._store.position(node_uuid))
-
-    def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
-        return self.around("operation", lambda: self._store.operation(node_uuid, operation_id))
-
-    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
-        return self.around("evacuated", lambda: self._store.evacuated(node_uuid))
-
-    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
-        return self.around("ended", lambda: self._store.ended(node_uuid, owners))
-
-    def retention(self, node_uuid: str) -> Retention:
-        return self.around("retention", lambda: self._store.retention(node_uuid))
-
-    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
-        return self.around("purge", lambda: self._store.purge(node_uuid, revision, kept))
-
-    def history_page(
-        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
-    ) -> HistoryPage:
-        return self.around(
-            "history_page", lambda: self._store.history_page(node_uuid, claim_uuid, before, limit)
-        )
+    enroll = _passed_on("enroll")
+    load = _passed_on("load")
+    reload = _passed_on("reload")
+    commit = _passed_on("commit")
+    position = _passed_on("position")
+    operation = _passed_on("operation")
+    evacuated = _passed_on("evacuated")
+    ended = _passed_on("ended")
+    retention = _passed_on("retention")
+    purge = _passed_on("purge")
+    history_page = _passed_on("history_page")
 
 
 class _Fault(Value, frozen=True, kw_only=True):
@@ -128,7 +108,7 @@ class FailingStore(WrappedStore):
         """Stop failing."""
         self._fault = None
 
-    def around(self, method: str, call: Callable[[], _T]) -> _T:
+    def around(self, method: str, call: Callable[[], Any]) -> Any:
         fault = self._take(method)
         if fault is None:
             return call()
@@ -146,8 +126,6 @@ class FailingStore(WrappedStore):
             self._fault = None if left == 0 else replace(fault, left=left)
             return fault
 
-
-_T = TypeVar("_T")
 
 #: The environment variable that names a failpoint. ``commit.after:3`` kills the process when the
 #: point is passed for the third time. ``commit.after/renew_claim:3`` kills it when a commit with a
@@ -240,7 +218,7 @@ class FailpointStore(WrappedStore):
         super().__init__(store)
         self._failpoint = failpoint
 
-    def around(self, method: str, call: Callable[[], _T]) -> _T:
+    def around(self, method: str, call: Callable[[], Any]) -> Any:
         self._failpoint.passed(f"{method}.before")
         answer = call()
         self._failpoint.passed(f"{method}.after")
