@@ -3,6 +3,7 @@
 Quantities are integers in the unit that the column's name states. Documents are JSON.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -75,13 +76,18 @@ def _table(name: str, *parts: _Part) -> Table:
     return Table(name, metadata, *parts, **_MYSQL_OPTIONS)
 
 
-def _node() -> Column[str]:
-    return Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), nullable=False)
+def _of_node(name: str, *parts: _Part) -> Table:
+    """Return a table of which each row is of a node, and has a digest: see `checked_rows`."""
+    return _table(name, _node(primary_key=True), *parts, Column("row_digest", BigInteger))
 
 
-def _digest() -> Column[int]:
-    # See `checked_rows`.
-    return Column("row_digest", BigInteger)
+def _node(*, primary_key: bool = False) -> Column[str]:
+    key = ForeignKey("compute_nodes.uuid")
+    return Column("node_uuid", Uuid, key, nullable=False, primary_key=primary_key)
+
+
+def _columns(kind: Any, *names: str, nullable: bool = True) -> Iterator[Column[Any]]:
+    return (Column(name, kind, nullable=nullable) for name in names)
 
 
 #: One row: the revision of the schema that the oldest program writes which may still write here.
@@ -114,25 +120,13 @@ compute_nodes = _table(
     Column("hypervisor_version", BigInteger),
     Column("host_ip", Name, nullable=False),
     Column("cpu_info", Document),
-    Column("vcpus", BigInteger),
-    Column("memory_mb", BigInteger),
-    Column("local_gb", BigInteger),
-    Column("vcpus_used", BigInteger),
-    Column("memory_mb_used", BigInteger),
-    Column("local_gb_used", BigInteger),
-    Column("free_ram_mb", BigInteger),
-    Column("free_disk_gb", BigInteger),
-    Column("disk_available_least", BigInteger),
-    Column("current_workload", BigInteger),
-    Column("running_vms", BigInteger),
-    Column("numa_topology", Document),
-    Column("pci_device_pools", Document),
-    Column("supported_hv_specs", Document),
-    Column("metrics", Document),
-    Column("stats", Document),
-    Column("cpu_allocation_ratio", Double),
-    Column("ram_allocation_ratio", Double),
-    Column("disk_allocation_ratio", Double),
+    *_columns(BigInteger, "vcpus", "memory_mb", "local_gb"),
+    *_columns(BigInteger, "vcpus_used", "memory_mb_used", "local_gb_used"),
+    *_columns(BigInteger, "free_ram_mb", "free_disk_gb", "disk_available_least"),
+    *_columns(BigInteger, "current_workload", "running_vms"),
+    *_columns(Document, "numa_topology", "pci_device_pools", "supported_hv_specs"),
+    *_columns(Document, "metrics", "stats"),
+    *_columns(Double, "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"),
     Column("revision", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("writer_machine_id", Name),
@@ -142,16 +136,12 @@ compute_nodes = _table(
     Column("topology", Document),
     Column("resource_inventories", Document),
     Column("failed_builds", BigInteger, nullable=False),
-    *(Column(name, UtcDateTime) for name in ("deleted_at", "rebooted_at")),
-    _digest(),
-    Column("host_digest", BigInteger),
-    Column("inventories_digest", BigInteger),
-    *(
-        Column(f"{name}_roster", BigInteger)
-        for name in ("claims", "devices", "domains", "migrations")
-    ),
+    *_columns(UtcDateTime, "deleted_at", "rebooted_at"),
+    *_columns(BigInteger, "row_digest", "host_digest", "inventories_digest"),
+    *_columns(BigInteger, "claims_roster", "devices_roster", "domains_roster", "migrations_roster"),
     Column("policy", Document),
-    *(Column("policy_digest", BigInteger), Column("draining", Boolean)),
+    Column("policy_digest", BigInteger),
+    Column("draining", Boolean),
     Index(None, "hypervisor_hostname"),
     Index(None, "host"),
 )
@@ -161,22 +151,16 @@ claims = _table(
     "claims",
     Column("uuid", Uuid, primary_key=True),
     _node(),
-    Column("owner_type", Name, nullable=False),
-    Column("owner_id", Name, nullable=False),
-    Column("kind", Name, nullable=False),
-    Column("state", Name, nullable=False),
+    *_columns(Name, "owner_type", "owner_id", "kind", "state", nullable=False),
     Column("suspect", Document),
-    Column("vcpus", BigInteger, nullable=False),
-    Column("pcpus", BigInteger, nullable=False),
-    Column("memory_mb", BigInteger, nullable=False),
-    Column("disk_mb", BigInteger, nullable=False),
+    *_columns(BigInteger, "vcpus", "pcpus", "memory_mb", "disk_mb", nullable=False),
     Column("migration_uuid", Uuid),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("expires_at", UtcDateTime),
     Column("revision", BigInteger, nullable=False),
     Column("document", Document, nullable=False),
-    _digest(),
+    Column("row_digest", BigInteger),
     Index(None, "node_uuid", "state"),
     Index(None, "owner_id"),
     UniqueConstraint("uuid", "owner_id"),
@@ -185,7 +169,7 @@ claims = _table(
 #: Units (host CPUs, PCI devices, assigned resources) that are held, each by one owner.
 units = _table(
     "units",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    _node(primary_key=True),
     Column("kind", Kind, primary_key=True),
     Column("unit", Name, primary_key=True),
     Column("owner_id", Name, nullable=False),
@@ -211,13 +195,10 @@ claim_units = _table(
 
 #: Nova's PciDevice fields. The owner and the status of a device are derived from the claims. They
 #: are written with each change, for people to read; the agent never reads them back.
-pci_devices = _table(
+pci_devices = _of_node(
     "pci_devices",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
     Column("address", Kind, primary_key=True),
-    Column("vendor_id", Kind, nullable=False),
-    Column("product_id", Kind, nullable=False),
-    Column("dev_type", Kind, nullable=False),
+    *_columns(Kind, "vendor_id", "product_id", "dev_type", nullable=False),
     Column("dev_id", Name, nullable=False),
     Column("label", Name, nullable=False),
     Column("numa_node", Integer),
@@ -226,48 +207,40 @@ pci_devices = _table(
     Column("instance_uuid", Uuid),
     Column("request_id", Name),
     Column("extra_info", Document, nullable=False),
-    _digest(),
 )
 
 #: Domains without a claim, and domains that differ from their owner's claim.
-foreign_domains = _table(
+foreign_domains = _of_node(
     "foreign_domains",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
     Column("domain_uuid", Uuid, primary_key=True),
     Column("name", Document, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("vcpus", BigInteger, nullable=False),
     Column("memory_mb", BigInteger, nullable=False),
     Column("occupancy", Document, nullable=False),
-    _digest(),
 )
 
 #: Each side of a move has its own row, which only the agent of that side writes.
 migrations = _table(
     "migrations",
     Column("uuid", Uuid, primary_key=True),
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    _node(primary_key=True),
     Column("role", Kind, nullable=False),
     Column("instance_uuid", Uuid, nullable=False),
     Column("migration_type", Kind, nullable=False),
     Column("status", Name, nullable=False),
     Column("claim_uuid", Uuid),
-    Column("source_compute", Name),
-    Column("source_node", Name),
-    Column("dest_compute", Name),
-    Column("dest_node", Name),
-    Column("dest_host", Name),
+    *_columns(Name, "source_compute", "source_node", "dest_compute", "dest_node", "dest_host"),
     Column("old_flavor", Document),
     Column("new_flavor", Document),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
-    _digest(),
+    Column("row_digest", BigInteger),
     Index(None, "node_uuid"),
 )
 
-operations = _table(
+operations = _of_node(
     "operations",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
     Column("operation_id", Name, primary_key=True),
     Column("digest", Name, nullable=False),
     Column("method", Name, nullable=False),
@@ -275,51 +248,36 @@ operations = _table(
     Column("ended", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("revision", BigInteger),
-    _digest(),
 )
 
 #: The ages of a node's records, see `rtagent.model.stored`.
-retention = _table(
-    "retention",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
-    Column("document", Document, nullable=False),
-    _digest(),
-)
+retention = _of_node("retention", Column("document", Document, nullable=False))
 
-drains = _table(
-    "drains",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
-    Column("document", Document, nullable=False),
-    _digest(),
-)
+drains = _of_node("drains", Column("document", Document, nullable=False))
 
 #: Consumers whose allocations have to be written to Placement, see `rtagent.model.consumers`.
-allocation_outbox = _table(
+allocation_outbox = _of_node(
     "allocation_outbox",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
     Column("consumer_uuid", Name, primary_key=True),
     Column("revision", BigInteger, nullable=False),
     Column("request_id", Document, nullable=False),
     Column("at", UtcDateTime, nullable=False),
-    _digest(),
 )
 
 #: The events of commits, see `rtagent.db.event_rows`. ``sequence`` is the number of the last event
 #: of a row, ``events`` their number, and ``document`` a JSON array of them.
-event_outbox = _table(
+event_outbox = _of_node(
     "event_outbox",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("events", Integer, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("document", Document, nullable=False),
-    _digest(),
 )
 
 #: The number of the last event that was published as a notification.
 event_positions = _table(
     "event_positions",
-    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    _node(primary_key=True),
     Column("sequence", BigInteger, nullable=False),
 )
 
