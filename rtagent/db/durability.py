@@ -4,6 +4,7 @@ A connection is checked before its first transaction that writes, and before a l
 check is too old: an administrator can change the settings of a server while connections are open.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,8 @@ from rtagent.errors import NotDurable, StoreUnavailable
 #: Seconds for which the check of a connection is valid.
 VALID = 10.0
 
-_CHECK = "durability"
+#: The key of a connection's `info`: until when its last check is valid.
+_VALID_UNTIL = "durability"
 
 
 def guard(engine: Engine, kind: Backend) -> None:
@@ -30,11 +32,9 @@ def guard(engine: Engine, kind: Backend) -> None:
     def begin(connection: Connection) -> None:
         if not connection.get_execution_options().get("writes", False):
             return
-        check: _AgedResult | None = connection.info.get(_CHECK)
-        if check is None or check.faults or check.age >= VALID:
-            check = connection.info[_CHECK] = _AgedResult(_faults(kind, connection))
-        if check.faults:
-            raise StoreUnavailable(_sentence(kind, check.faults))
+        valid_until: float = connection.info.get(_VALID_UNTIL, -math.inf)
+        if time.monotonic() >= valid_until and (found := _faults(kind, connection)):
+            raise StoreUnavailable(_sentence(kind, found))
 
 
 def faults(engine: Engine) -> str:
@@ -44,9 +44,8 @@ def faults(engine: Engine) -> str:
     """
     kind = backend(engine.dialect.name)
     with Transactions(engine).query() as connection:
+        # The pool lends the most recently used connection, so the next commit relies on this check.
         found = _faults(kind, connection)
-        # The pool lends the most recently used connection: the next commit sees this result.
-        connection.info[_CHECK] = _AgedResult(found)
     return _sentence(kind, found) if found else ""
 
 
@@ -60,18 +59,6 @@ def require(engine: Engine) -> None:
         raise NotDurable(why)
 
 
-class _AgedResult:
-    """The result of a check, and its age in seconds."""
-
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        self.faults = faults
-        self._made = time.monotonic()
-
-    @property
-    def age(self) -> float:
-        return time.monotonic() - self._made
-
-
 def _sentence(kind: Backend, faults: Sequence[Fault]) -> str:
     return f"{kind.title} may lose committed claims: {'; '.join(map(str, faults))}"
 
@@ -80,4 +67,6 @@ def _faults(kind: Backend, connection: Connection) -> Sequence[Fault]:
     def query(sql: str) -> Sequence[Sequence[Any]]:
         return [tuple(row) for row in connection.exec_driver_sql(sql)]
 
-    return kind.faults(connection.connection.dbapi_connection, query)
+    found = kind.faults(connection.connection.dbapi_connection, query)
+    connection.info[_VALID_UNTIL] = -math.inf if found else time.monotonic() + VALID
+    return found

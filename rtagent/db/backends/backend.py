@@ -55,19 +55,19 @@ class Backend(ABC):
     """
 
     title: ClassVar[str]
-    snapshot: ClassVar[Options]
-    serial: ClassVar[Options]
+    snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
+    serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     name_lock: ClassVar[str | None] = None
-    deadlocks: ClassVar[frozenset[Code]]
+    deadlocks: ClassVar[frozenset[Code]] = frozenset()
     timeouts: ClassVar[frozenset[Code]]
-    unwritten: ClassVar[frozenset[Code]]
+    unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]]
     check: ClassVar[str | None] = None
     restore: ClassVar[str] = (
         "stop the agent, and repair the database or restore a backup with the server's own tools"
     )
-    now: ClassVar[str | None]
-    native_backup: ClassVar[str | None]
+    now: ClassVar[str | None] = None
+    native_backup: ClassVar[str | None] = None
 
     @abstractmethod
     def arguments(self, timeout: float) -> Options:

@@ -41,13 +41,10 @@ class MySQL(Backend):
     """
 
     title = "MariaDB"
-    snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
-    serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     # 1213: deadlock, or refused by a cluster. 1020: the row has changed since the snapshot.
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
     # 1205: a lock. 1969, 3024: a statement.
     timeouts: ClassVar[frozenset[Code]] = frozenset({1205, 1969, 3024})
-    unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({1034, 1194, 1195, 1712})
     now = "UTC_TIMESTAMP(6)"
     native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"

@@ -66,13 +66,10 @@ class PostgreSQL(Backend):
     """Row locks. The isolation level is READ COMMITTED."""
 
     title = "PostgreSQL"
-    snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
-    serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     name_lock = "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"
     deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
     # A statement, a lock, an idle transaction.
     timeouts: ClassVar[frozenset[Code]] = frozenset({"57014", "55P03", "25P03"})
-    unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({"XX001", "XX002"})
     now = "timezone('UTC', clock_timestamp())"
     native_backup = "pg_dump --format=custom --file=FILE DATABASE"

@@ -66,7 +66,6 @@ class SQLite(Backend):
     title = "SQLite"
     snapshot: ClassVar[Options] = {}
     serial: ClassVar[Options] = {}
-    deadlocks: ClassVar[frozenset[Code]] = frozenset()
     timeouts: ClassVar[frozenset[Code]] = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
     # After an I/O error in COMMIT, recovery from a crash may still find the transaction in the WAL.
     unwritten: ClassVar[frozenset[Code]] = frozenset(
@@ -80,8 +79,6 @@ class SQLite(Backend):
         " restore; or, if there is none, start once with rtagentd --rebuild, which sets the file"
         " aside and begins without claims"
     )
-    now = None
-    native_backup = None
 
     def arguments(self, timeout: float) -> Options:
         # The driver must not begin transactions, because it begins them without the lock.
