@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
+from rtagent.api.metrics import gauge
 from rtagent.capacity.catalogue import CatalogueFlavor
 from rtagent.capacity.count import Count, Counts
 from rtagent.capacity.room import Room
@@ -13,7 +14,6 @@ from rtagent.claims import draining_error
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
-from rtagent.model.printable import printable
 from rtagent.numa.host_cells import CellCapacity
 
 FILTERS = frozenset({"flavor"})
@@ -92,23 +92,14 @@ def metrics(capacity: Callable[[], Mapping[str, Any]]) -> Iterator[Metric]:
     :param capacity: returns the document.
     """
     host = capacity()
-    room = GaugeMetricFamily(
-        "rtagent_room", "Further guests of the flavor that the host takes", labels=("flavor",)
-    )
-    for flavor in host["flavors"]:
-        room.add_metric((printable(flavor["name"]),), flavor["room"])
-    yield room
-    numbers = Counter({("PCPU", "CPUs"): 0, ("MEMORY_MB", "MB"): 0})
+    room = {(flavor["name"],): flavor["room"] for flavor in host["flavors"]}
+    what = "Further guests of the flavor that the host takes"
+    yield gauge("rtagent_room", what, ("flavor",), room)
+    stranded = Counter({("PCPU", "CPUs"): 0, ("MEMORY_MB", "MB"): 0})
     for part in host["stranded"]:
-        numbers[part.resource, part.unit] += part.number
-    stranded = GaugeMetricFamily(
-        "rtagent_stranded",
-        "Quantity that is free and that no flavor can use",
-        labels=("resource", "unit"),
-    )
-    for labels, number in numbers.items():
-        stranded.add_metric(tuple(map(printable, labels)), number)
-    yield stranded
+        stranded[part.resource, part.unit] += part.number
+    what = "Quantity that is free and that no flavor can use"
+    yield gauge("rtagent_stranded", what, ("resource", "unit"), stranded)
 
 
 def _row(flavor: CatalogueFlavor, room: Room, blocked: str | None) -> dict[str, Any]:

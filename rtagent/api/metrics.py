@@ -42,13 +42,13 @@ class HealthCollector(Collector):
         self._checks, self._more = checks, more
 
     def collect(self) -> Iterator[Metric]:
-        gauge = GaugeMetricFamily(
-            "rtagent_health", "1 for the present status of a part", labels=("part", "status")
-        )
-        for check in self._checks:
-            for status in Status:
-                gauge.add_metric((check.part, status), float(check.status == status))
-        yield gauge
+        statuses = {
+            (check.part, status): float(check.status == status)
+            for check in self._checks
+            for status in Status
+        }
+        what = "1 for the present status of a part"
+        yield gauge("rtagent_health", what, ("part", "status"), statuses)
         yield from self._more()
 
 
@@ -79,14 +79,12 @@ class StateCollector(HealthCollector):
         for name in ("orphans", "drifts", "absent", "suspects"):
             yield _gauge(f"rtagent_{name}", _COUNTED[name], node[name])
         for quantity in _QUANTITIES:
-            gauge = GaugeMetricFamily(
-                f"rtagent_resource_{quantity}",
-                f"Quantity that is {quantity}, in the unit of the resource",
-                labels=("resource", "unit"),
-            )
-            for resource, inventory in node["inventories"].items():
-                gauge.add_metric((_label(resource), inventory["unit"]), inventory[quantity])
-            yield gauge
+            numbers = {
+                (resource, inventory["unit"]): inventory[quantity]
+                for resource, inventory in node["inventories"].items()
+            }
+            what = f"Quantity that is {quantity}, in the unit of the resource"
+            yield gauge(f"rtagent_resource_{quantity}", what, ("resource", "unit"), numbers)
 
         by_status = node["pci_devices"]
         yield _by("status", "rtagent_pci_devices", "PCI devices by status", by_status)
@@ -95,17 +93,13 @@ class StateCollector(HealthCollector):
 
     def _pools(self) -> Metric:
         """Devices that differ in other properties only are added up."""
-        numbers, allocations = Counter[tuple[str, ...]](), device_allocations(self._state)
+        numbers, allocations = Counter[tuple[object, ...]](), device_allocations(self._state)
         for address, recorded in self._state.devices.items():
             device, status = recorded.device, allocations.state(address).state
             pool = device.vendor_id, device.product_id, device.dev_type, device.numa_node
-            numbers[*map(_label, pool), status] += 1
-        gauge = GaugeMetricFamily(
-            "rtagent_pci_pool_devices", "PCI devices by pool and status", labels=_POOL
-        )
-        for labels, number in numbers.items():
-            gauge.add_metric(labels, number)
-        return gauge
+            numbers[*pool, status] += 1
+        what = "PCI devices by pool and status"
+        return gauge("rtagent_pci_pool_devices", what, _POOL, numbers)
 
     def _claims(self) -> Metric:
         numbers = Counter(claim.state for claim in self._state.claims.values())
@@ -126,10 +120,17 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
 
 
 def _by(label: str, name: str, help_: str, numbers: Mapping[str, int]) -> Metric:
-    gauge = GaugeMetricFamily(name, help_, labels=(label,))
-    for value, number in numbers.items():
-        gauge.add_metric((_label(value),), number)
-    return gauge
+    return gauge(name, help_, (label,), {(value,): number for value, number in numbers.items()})
+
+
+def gauge(
+    name: str, help_: str, labels: Sequence[str], numbers: Mapping[tuple[Any, ...], float]
+) -> Metric:
+    """Return a gauge. :param numbers: by the values of the labels."""
+    family = GaugeMetricFamily(name, help_, labels=labels)
+    for values, number in numbers.items():
+        family.add_metric(tuple(map(_label, values)), number)
+    return family
 
 
 def _label(value: object) -> str:
@@ -177,13 +178,11 @@ def cells(state: NodeState) -> Iterator[Metric]:
     """Yield CPUs, memory and pages of each cell; empty metrics for a host without cells."""
     shown: Sequence[Mapping[str, Any]] = (numa_topology(state) or {"cells": ()})["cells"]
     for name, what, value in _CELLS:
-        gauge = GaugeMetricFamily(name, what, labels=("cell",))
-        for cell in shown:
-            gauge.add_metric((str(cell["id"]),), value(cell))
-        yield gauge
+        yield gauge(name, what, ("cell",), {(cell["id"],): value(cell) for cell in shown})
     for name, what, field in _PAGES:
-        gauge = GaugeMetricFamily(name, what, labels=("cell", "size_kb"))
-        for cell in shown:
-            for pages in cell["mempages"]:
-                gauge.add_metric((str(cell["id"]), str(pages["size_kb"])), pages[field])
-        yield gauge
+        numbers = {
+            (cell["id"], pages["size_kb"]): pages[field]
+            for cell in shown
+            for pages in cell["mempages"]
+        }
+        yield gauge(name, what, ("cell", "size_kb"), numbers)

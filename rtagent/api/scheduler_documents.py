@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
+from rtagent.api.metrics import gauge
 from rtagent.errors import InvalidRequest
-from rtagent.model.printable import printable
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.decision_log import Decision
 from rtagent.scheduler.errors import HostNotFound, HostSetAside
@@ -150,18 +150,14 @@ def room_metrics(counts: FleetCounts) -> Iterator[Metric]:
     """Yield the room of each flavor, and the number of hosts with room, of those flavors that are
     counted on all hosts.
     """
-    room = GaugeMetricFamily(
-        "rtagent_scheduler_room", "Further guests of the flavor that fit", labels=("flavor",)
-    )
-    hosts = GaugeMetricFamily(
-        "rtagent_scheduler_room_hosts",
-        "Hosts that take at least one further guest of the flavor",
-        labels=("flavor",),
-    )
-    for flavor in counts.capacity(patience=METRICS_PATIENCE).flavors:
-        if flavor.summary is not None and not flavor.pending:
-            labels = (printable(flavor.name),)
-            room.add_metric(labels, flavor.summary.room)
-            hosts.add_metric(labels, flavor.summary.hosts_with_room)
-    yield room
-    yield hosts
+    counted = [
+        (flavor.name, flavor.summary)
+        for flavor in counts.capacity(patience=METRICS_PATIENCE).flavors
+        if flavor.summary is not None and not flavor.pending
+    ]
+    room = {(name,): summary.room for name, summary in counted}
+    what = "Further guests of the flavor that fit"
+    yield gauge("rtagent_scheduler_room", what, ("flavor",), room)
+    hosts = {(name,): summary.hosts_with_room for name, summary in counted}
+    what = "Hosts that take at least one further guest of the flavor"
+    yield gauge("rtagent_scheduler_room_hosts", what, ("flavor",), hosts)

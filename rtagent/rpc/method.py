@@ -116,22 +116,13 @@ class Method(Value, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*COMMON_ERRORS, *agent, *change, *self.errors)))
 
 
-def rpc_method(
-    role: str,
-    errors: tuple[str, ...] = (),
-    by_position: tuple[str, ...] = (),
-    *,
-    slow: bool = False,
-    at_once: int = SLOW_CALLS,
-    cast: bool = False,
-    batch_of: str = "",
-) -> Callable[[Callable[..., Any]], Method]:
+def rpc_method(role: str, **options: Any) -> Callable[[Callable[..., Any]], Method]:
     """Declare a method of the API, whose handler is the function.
 
     Its docstring is the method's effect; the annotations of its parameter ``arguments`` and of its
     result are the types of arguments and reply.
 
-    :param role: and the others: see `Method`.
+    :param role: and :param options: see `Method`.
     """
 
     def declare(handler: Callable[..., Any]) -> Method:
@@ -144,12 +135,7 @@ def rpc_method(
             converter=Converter(types["arguments"]),
             arguments=types["arguments"],
             reply=None if types["return"] is type(None) else types["return"],
-            errors=errors,
-            by_position=by_position,
-            slow=slow,
-            at_once=at_once,
-            cast=cast,
-            batch_of=batch_of,
+            **options,
         )
 
     return declare
