@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec.structs import asdict
-
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.model.assignment import AssignedResource
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.claim import LEASED_STATES, RESOURCE, Claim, Unit
 from rtagent.model.device import DEV_TYPES, NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
@@ -122,25 +120,18 @@ def _device(
     state: NodeState, allocations: DeviceAllocations, address: str, ports: RootPorts
 ) -> DeviceView:
     found = allocations.state(address)
-    device = found.device.device
     owner = owner_of(state, found.owner_id, _claim(state, found.owner_id, address))
     users = {each.owner_id for each in allocations.allocations_of(address)}
-    return DeviceView(
+    return made_from(
+        DeviceView,
+        found.device.device,
+        found.device,
+        owner,
         node=state.node.hypervisor_hostname,
-        address=address,
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        dev_type=device.dev_type,
-        numa_node=device.numa_node,
-        parent_addr=device.parent_addr,
-        iommu_group=device.iommu_group,
-        net_name=device.net_name,
         resource_class=found.device.resource_class,
         tags=tags_as_dict(found.device.tags),
         status=found.state,
-        **asdict(owner),
         others=tuple(sorted(users - {owner.owner_id})),
-        quarantine=found.device.quarantine,
         reason=found.reason,
         root_port=ports.get(address),
     )
@@ -250,15 +241,14 @@ def _resource(
 ) -> Resource:
     claim = claim_of(state, (RESOURCE, unit.identifier))
     owner = owner_of(state, owners.get(unit.identifier), claim)
-    return Resource(
+    return made_from(
+        Resource,
+        unit,
+        owner,
         node=state.node.hypervisor_hostname,
         provider=provider_of_resource(state, unit.parent_addr),
-        parent_addr=unit.parent_addr,
-        resource_class=unit.resource_class,
-        identifier=unit.identifier,
         mdev_uuid=mdev_uuid(state.node.uuid, unit.identifier) if unit.parent_addr else None,
         status=_status(owner, claim),
-        **asdict(owner),
         present=present,
     )
 

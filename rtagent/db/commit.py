@@ -21,7 +21,7 @@ from rtagent.db.tables import (
 )
 from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
 from rtagent.errors import ChangeRejected, RevisionConflict
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import RELEASED, Claim, ClaimEvent, ClaimFacts
 from rtagent.model.consumers import OutboxRow, concerned_consumers
@@ -145,21 +145,15 @@ def appeared(batch: Batch) -> dict[str, int]:
 
 
 def _claim_event(event: Event, change: Change) -> ClaimEvent:
-    return ClaimEvent(
+    return made_from(
+        ClaimEvent,
+        event,
+        change,
         claim_uuid=event.after.uuid,
         node_uuid=event.after.node_uuid,
-        action=event.action,
-        at=change.at,
-        actor=change.actor,
-        request_id=change.request_id,
-        before=None if event.before is None else _facts(event.before),
-        after=_facts(event.after),
-        reason=event.reason,
+        before=None if event.before is None else made_from(ClaimFacts, event.before),
+        after=made_from(ClaimFacts, event.after),
     )
-
-
-def _facts(claim: Claim) -> ClaimFacts:
-    return ClaimFacts(**{name: getattr(claim, name) for name in ClaimFacts.__struct_fields__})
 
 
 class CommitWriter:

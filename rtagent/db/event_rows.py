@@ -17,7 +17,7 @@ from rtagent.db.checked_rows import CheckedRow
 from rtagent.db.keyed_table import KeyedTable, KeyedWriter, TableRows
 from rtagent.db.schema import event_outbox, event_positions
 from rtagent.db.transaction import Statement, Transactions
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.change import Change
 from rtagent.model.event import VERSION, EventDocument, RecordedEvents, event_id
 from rtagent.model.node_state import NodeState
@@ -60,19 +60,17 @@ def net_events(before: NodeState, after: NodeState, changes: Sequence[Change]) -
         for each in change.notifications:
             sequence += 1
             events.append(
-                EventDocument(
+                made_from(
+                    EventDocument,
+                    change,
                     id=event_id(epoch, sequence),
                     event_type=each.type,
                     version=VERSION,
                     sequence=sequence,
                     epoch=epoch,
                     revision=revision,
-                    at=change.at,
                     host=node.host,
                     node_uuid=node.uuid,
-                    cause=change.cause,
-                    actor=change.actor,
-                    request_id=change.request_id,
                     payload=each.payload,
                 )
             )

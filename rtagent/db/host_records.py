@@ -15,7 +15,7 @@ from rtagent.db.schema import compute_nodes, node_hosts
 from rtagent.db.store import SqlStore
 from rtagent.db.transaction import Transactions
 from rtagent.errors import StoreDamaged
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.host_report import HostReport, InstanceInfo, ServiceState
 from rtagent.model.node import NodeHost
 from rtagent.model.node_state import NodeState, restore
@@ -163,15 +163,7 @@ def _report(state: NodeState, service: Service | None) -> HostReport:
     report = report_of(
         state,
         digest_of(description),
-        service=ServiceState() if service is None else _service_state(service),
+        service=ServiceState() if service is None else made_from(ServiceState, service),
         instances_digest=instances_digest({*state.owners, *state.domain_usages}),
     )
     return replace(report, description=description)
-
-
-def _service_state(service: Service) -> ServiceState:
-    return ServiceState(
-        disabled=service.disabled,
-        disabled_reason=service.disabled_reason,
-        forced_down=service.forced_down,
-    )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Generic, TypeVar, overload
 
 import msgspec
@@ -70,6 +70,22 @@ class Value(Struct, frozen=True, kw_only=True):
 
 class Document(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value that callers send. Unknown fields are errors."""
+
+
+_S = TypeVar("_S", bound=Struct)
+
+
+def made_from(type_: type[_S], *sources: Struct, **others: Any) -> _S:
+    """Return a value with the fields of these values that have the same names, and with others."""
+    fields = {
+        name: getattr(source, name) for source in sources for name in _shared(type_, type(source))
+    }
+    return type_(**fields | others)
+
+
+@cache
+def _shared(one: type[Struct], other: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in one.__struct_fields__ if name in other.__struct_fields__)
 
 
 _FIELD = re.compile(r":ivar (\w+):")

@@ -11,7 +11,7 @@ from typing import Final
 import os_resource_classes as orc
 import os_traits
 
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 
 AMD_SEV: Final = "amd-sev"
 #: Also encrypts the registers of the guest's CPUs.
@@ -62,9 +62,7 @@ class EncryptionCapacity(MemEncryption, frozen=True, kw_only=True):
     @property
     def of_guest(self) -> MemEncryption:
         """The encryption of a guest that has it."""
-        return MemEncryption(
-            model=self.model, cbitpos=self.cbitpos, reduced_phys_bits=self.reduced_phys_bits
-        )
+        return made_from(MemEncryption, self)
 
 
 def provider_suffix(model: str) -> str:

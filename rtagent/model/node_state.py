@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rtagent.errors import InvariantViolated
 from rtagent.model import stats
 from rtagent.model.assignment import ResourceInventory
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.change import Change
 from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
 from rtagent.model.consumers import Outbox, outbox_after
@@ -262,26 +262,17 @@ def restore(stored: Stored, policy: Policy) -> NodeState:
     owners: dict[str, tuple[str, ...]] = {}
     for claim in sorted(claims.values(), key=creation_order):
         owners[claim.owner_id] = (*owners.get(claim.owner_id, ()), claim.uuid)
-    state = NodeState(
-        node=stored.node,
+    state = made_from(
+        NodeState,
+        stored,
         policy=policy,
-        revision=stored.revision,
-        epoch=stored.epoch,
-        topology=stored.topology,
         claims=Map(claims),
         owners=Map(owners),
         domain_usages=Map({usage.domain_uuid: usage for usage in stored.domain_usages}),
         migrations=Map({migration.uuid: migration for migration in stored.migrations}),
         devices=PciDevices({device.address: device for device in stored.devices}),
-        resource_inventories=stored.resource_inventories,
         floor=stored.revision,
-        failed_builds=stored.failed_builds,
-        disk_available_least=stored.disk_available_least,
-        drain=stored.drain,
         outbox=Map({row.consumer_uuid: row for row in stored.outbox}),
-        event_sequence=stored.event_sequence,
-        damage=stored.damage,
-        unknown=stored.unknown,
     )
     sums = state.sums()
     return replace(state, usage=sums.usage, units=sums.units, counters=sums.counters)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rtagent.model import event as event_types
 from rtagent.model import migration
+from rtagent.model.base import made_from
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, RELEASED
 from rtagent.model.device import PciDevice
@@ -58,31 +59,21 @@ def notifications_of(before: NodeState, change: Change) -> tuple[Notification, .
 def _of_claim(event: Event) -> Notification:
     claim, before = event.after, event.before
     topology = claim.numa_topology
-    facts = claim.instance
     return Notification(
         type=_claim_type(event),
-        payload=ClaimPayload(
+        payload=made_from(
+            ClaimPayload,
+            claim,
+            claim.instance,
             claim_uuid=claim.uuid,
             action=event.action,
             reason=event.reason[:MAX_REASON],
             before_state=before.state if before is not None else None,
-            state=claim.state,
             suspect=claim.suspect and claim.suspect[:MAX_REASON],
-            owner_id=claim.owner_id,
-            kind=claim.kind,
-            vcpus=claim.vcpus,
-            pcpus=claim.pcpus,
-            memory_mb=claim.memory_mb,
-            disk_mb=claim.disk_mb,
             host_cpus=tuple(sorted(topology.taken)) if topology is not None else (),
             pci_devices=tuple([device.address for device in claim.pci]),
             resources=tuple([unit.identifier for unit in claim.resources]),
-            migration_uuid=claim.migration_uuid,
-            expires_at=claim.expires_at,
             flavor=claim.flavor.name,
-            display_name=facts.display_name,
-            project_id=facts.project_id,
-            user_id=facts.user_id,
         ),
     )
 
@@ -107,18 +98,11 @@ def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
             continue
         yield Notification(
             type=_move_type(record, known),
-            payload=MovePayload(
+            payload=made_from(
+                MovePayload,
+                record,
                 migration_uuid=record.uuid,
-                instance_uuid=record.instance_uuid,
-                role=record.role,
-                migration_type=record.migration_type,
                 before_status=known.status if known else None,
-                status=record.status,
-                claim_uuid=record.claim_uuid,
-                source_compute=record.source_compute,
-                source_node=record.source_node,
-                dest_compute=record.dest_compute,
-                dest_node=record.dest_node,
             ),
         )
 
@@ -158,22 +142,15 @@ def _usable(device: PciDevice) -> bool:
 
 
 def _of_device(type_: str, record: PciDevice) -> Notification:
-    device = record.device
-    return Notification(
-        type=type_,
-        payload=DevicePayload(
-            address=device.address,
-            vendor_id=device.vendor_id,
-            product_id=device.product_id,
-            dev_type=device.dev_type,
-            parent_addr=device.parent_addr,
-            numa_node=device.numa_node,
-            label=device.label,
-            present=record.present,
-            listed=record.listed,
-            quarantine=record.quarantine and record.quarantine[:MAX_REASON],
-        ),
+    quarantine = record.quarantine and record.quarantine[:MAX_REASON]
+    payload = made_from(
+        DevicePayload,
+        record.device,
+        record,
+        label=record.device.label,
+        quarantine=quarantine,
     )
+    return Notification(type=type_, payload=payload)
 
 
 def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
@@ -182,11 +159,11 @@ def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
         return
     yield Notification(
         type=event_types.NODE_UNDRAIN if change.undrained else event_types.NODE_DRAIN,
-        payload=DrainPayload(
+        payload=made_from(
+            DrainPayload,
+            drain,
             hypervisor_hostname=before.node.hypervisor_hostname,
             reason=drain.reason[:MAX_REASON],
-            deadline=drain.deadline,
-            since=drain.since,
             claims=len(before.claims),
         ),
     )
@@ -204,14 +181,12 @@ def _node(before: NodeState, change: Change) -> Iterator[Notification]:
     least, failed = change.disk_available_least, change.failed_builds
     yield Notification(
         type=event_types.NODE_UPDATE,
-        payload=NodePayload(
+        payload=made_from(
+            NodePayload,
+            topology,
             changed=changed,
             hypervisor_hostname=before.node.hypervisor_hostname,
-            hypervisor_type=topology.hypervisor_type,
-            hypervisor_version=topology.hypervisor_version,
             cpus=len(topology.cpus),
-            memory_mb=topology.memory_mb,
-            disk_mb=topology.disk_mb,
             cpu_allocation_ratio=float(policy.cpu_allocation_ratio),
             ram_allocation_ratio=float(policy.ram_allocation_ratio),
             disk_allocation_ratio=float(policy.disk_allocation_ratio),

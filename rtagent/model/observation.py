@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rtagent.model.assignment import PmemNamespace
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.claim import ACTIVE, Claim
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy
@@ -48,10 +48,10 @@ class Domain(Value, frozen=True, kw_only=True):
         occupancy = self.occupancy
         if self.vcpus is None or self.memory_mb is None:
             occupancy = replace(occupancy, unknown=occupancy.unknown | {HostResource.SIZES})
-        return DomainUsage(
+        return made_from(
+            DomainUsage,
+            self,
             domain_uuid=self.uuid,
-            name=self.name,
-            active=self.active,
             vcpus=self.vcpus or 0,
             memory_mb=self.memory_mb or 0,
             occupancy=occupancy,

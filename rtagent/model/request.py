@@ -16,6 +16,7 @@ from rtagent.model.base import (
     SomeItems,
     Text,
     Uuid,
+    made_from,
 )
 from rtagent.model.device import PciNumaPolicy, Source
 
@@ -108,9 +109,7 @@ class Instance(InstanceFacts, frozen=True, kw_only=True):
 
     def facts(self) -> InstanceFacts:
         """Return the part that may change during the claim's life."""
-        return InstanceFacts(
-            **{name: getattr(self, name) for name in InstanceFacts.__struct_fields__}
-        )
+        return made_from(InstanceFacts, self)
 
 
 class InstanceUpdate(Document, frozen=True, kw_only=True):

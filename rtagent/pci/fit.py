@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.device import AssignedDevice, PciDevice
 from rtagent.model.policy import DeviceOrder
@@ -212,19 +212,11 @@ def _assigned_device(
     recorded: PciDevice, request: DeviceRequest, provider: str | None
 ) -> AssignedDevice:
     device = recorded.device
-    return AssignedDevice(
-        address=device.address,
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        dev_type=device.dev_type,
-        request_id=request.request_id,
-        alias_name=request.alias_name,
-        requester_id=request.requester_id,
-        source=request.source,
-        numa_node=device.numa_node,
-        parent_addr=device.parent_addr,
+    return made_from(
+        AssignedDevice,
+        device,
+        request,
         managed=recorded.tags.managed,
-        vdpa_dev=device.vdpa_dev,
         net_name=device.net_name or UNSET,
         provider=provider,
     )

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from rtagent import claims
 from rtagent.claims import drain, undrain
 from rtagent.errors import InvalidRequest, NodeNotReady
-from rtagent.model.base import TIME, Count, Name, Text
+from rtagent.model.base import TIME, Count, Name, Text, made_from
 from rtagent.model.change import Call
 from rtagent.model.request import Arguments
 from rtagent.model.store_restore import StoreRestore
@@ -122,8 +122,7 @@ def _restored_store(agent: ServedAgent, restored: StoreRestore | None) -> replie
         restore=restored,
         sentence="" if restored is None else str(restored),
         orphans=tuple(
-            replies.Orphan(domain_uuid=usage.domain_uuid, name=usage.name, active=usage.active)
-            for usage in drift.orphans(agent.tracker.snapshot())
+            made_from(replies.Orphan, usage) for usage in drift.orphans(agent.tracker.snapshot())
         ),
     )
 

@@ -11,7 +11,7 @@ from rtagent.errors import InvalidRequest
 from rtagent.lifecycle.attach import claim_pci_devices
 from rtagent.lifecycle.moves import move_claim
 from rtagent.lifecycle.transitions import live
-from rtagent.model.base import STORABLE, SomeItems, Uuid
+from rtagent.model.base import STORABLE, SomeItems, Uuid, made_from
 from rtagent.model.decision import Decision, Granted
 from rtagent.model.migration import MigrationFacts, SourceFacts
 from rtagent.model.request import Arguments, AttachRequest, BuildRequest, Flavor, Image, PciRequest
@@ -131,12 +131,8 @@ def tested(tracker: ResourceTracker, arguments: TestClaim) -> Decision:
     if arguments.kind == "build":
         return tracker.test_claim(instance_claim, arguments)
     if arguments.kind == "attach":
-        request = AttachRequest(
-            instance=arguments.instance,
-            pci_requests=arguments.pci_requests or (),
-            allocations=arguments.allocations,
-            provider_mapping=arguments.provider_mapping,
-        )
+        requests = arguments.pci_requests or ()
+        request = made_from(AttachRequest, arguments, pci_requests=requests)
         return tracker.test_claim(claim_pci_devices, request)
     migration, source = arguments.migration or arguments.kind, arguments.source
     move = move_request(arguments, source, migration, arguments.flavor, arguments.image)

@@ -13,6 +13,7 @@ from rtagent.api.events import EventTail
 from rtagent.audit import PERIODIC, AuditEnded, AuditSummary
 from rtagent.bus import AnnouncementWaits, Bus, CallRefused, StatePublished
 from rtagent.errors import StoreUnavailable, TrackerBusy
+from rtagent.model.base import made_from
 from rtagent.model.change import Call
 from rtagent.model.event import (
     AUDIT_END,
@@ -51,18 +52,11 @@ def of_audit(summary: AuditSummary) -> Notification:
     """Return the event of the end of an audit."""
     return Notification(
         type=AUDIT_END,
-        payload=AuditPayload(
+        payload=made_from(
+            AuditPayload,
+            summary,
             audit_cause=summary.cause,
-            complete=summary.complete,
-            applied=summary.applied,
-            skipped=summary.skipped,
-            claims=summary.claims,
-            orphans=summary.orphans,
-            drifts=summary.drifts,
-            absent=summary.absent,
-            suspects=summary.suspects,
             problems=len(summary.problems),
-            seconds=summary.seconds,
             refused=printable(summary.refused, MAX_TEXT),
             summary=printable(str(summary), MAX_TEXT),
         ),
@@ -100,15 +94,9 @@ def of_metrics(metrics: Sequence[Metric]) -> Notification:
 def of_service(service: Service) -> Notification:
     """Return the event of a service that was disabled, enabled, or forced down."""
     reason = service.disabled_reason
-    return Notification(
-        type=SERVICE_UPDATE,
-        payload=ServicePayload(
-            binary=service.binary,
-            disabled=service.disabled,
-            disabled_reason=reason and printable(reason, MAX_TEXT),
-            forced_down=service.forced_down,
-        ),
-    )
+    shown = reason and printable(reason, MAX_TEXT)
+    payload = made_from(ServicePayload, service, disabled_reason=shown)
+    return Notification(type=SERVICE_UPDATE, payload=payload)
 
 
 #: Seconds between two turns at least, so that commits come between two reads.

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rtagent.bus import StatePublished
 from rtagent.errors import StoreUnavailable
+from rtagent.model.base import made_from
 from rtagent.model.host_report import ServiceState
 from rtagent.ports import Service, ServiceRegistry
 from rtagent.service.context import NodeContext, ServiceChanged
@@ -45,7 +46,7 @@ class Heartbeat:
     @property
     def state(self) -> ServiceState:
         """What the record of the service says."""
-        return _state(self._service)
+        return made_from(ServiceState, self._service)
 
     @property
     def why_forced_down(self) -> str:
@@ -93,8 +94,8 @@ class Heartbeat:
 
     def _note(self, service: Service) -> Service:
         if service.host == self._host:
-            before, self._service = self._service, service
-            if _state(before) != _state(service):
+            state, before, self._service = self.state, self._service, service
+            if state != self.state:
                 self._context.bus.publish(
                     ServiceChanged(service=service, why_forced_down=self.why_forced_down)
                 )
@@ -110,14 +111,6 @@ class Heartbeat:
         else:
             self._reporter.health(FORCED_DOWN, "pass")
             self._reporter.log("info", "this host is no longer forced down")
-
-
-def _state(service: Service) -> ServiceState:
-    return ServiceState(
-        disabled=service.disabled,
-        disabled_reason=service.disabled_reason,
-        forced_down=service.forced_down,
-    )
 
 
 class BuildFailures:

@@ -15,7 +15,7 @@ from rtagent.db.tables import OperationRow
 from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.assignment import ResourceInventory
-from rtagent.model.base import Value
+from rtagent.model.base import Value, made_from
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import (
     ACTIVE,
@@ -106,10 +106,9 @@ class _Node:
     def stored(self) -> Stored:
         node = self.record.node
         where = {"host": node.host, "node": node.hypervisor_hostname}
-        return Stored(
-            node=node,
-            revision=self.record.revision,
-            epoch=self.record.epoch,
+        return made_from(
+            Stored,
+            self.record,
             claims=tuple(
                 replace(c, **where) for c in self.claims.values() if c.state in LIVE_STATES
             ),
@@ -122,7 +121,6 @@ class _Node:
             failed_builds=self.failed_builds,
             disk_available_least=self.disk_available_least,
             drain=self.drain,
-            rebooted_at=self.record.rebooted_at,
             outbox=tuple(self.outbox.values()),
             event_sequence=self.notifications[-1].sequence if self.notifications else 0,
         )
