@@ -1,8 +1,7 @@
 """rtagent db: the schema of the database, its backup and restoration, and the purge of old rows."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rtagent.cmd.output import OrEmpty, YesNo
 from rtagent.db import migrate
 from rtagent.db.backup import backup
 from rtagent.db.damaged_rows import accept, damage
-from rtagent.db.engine import Engine, open_engine, open_existing
+from rtagent.db.engine import Engine, disposed, open_engine, open_existing
 from rtagent.db.history import purge_expired, purge_history
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.restore import check_files, restore
@@ -42,13 +41,11 @@ class DbSync(Text):
         connection = self.app.client.settings.database.connection
         if parsed_args.sql:
             return ("version", "sql"), (migrate.HEAD, migrate.script(connection))
-        engine = open_engine(connection, MIGRATION_TIMEOUT, require_durability=False)
-        try:
+        opened = open_engine(connection, MIGRATION_TIMEOUT, require_durability=False)
+        with disposed(opened) as engine:
             before = migrate.version(engine)
             migrate.sync(engine)
             after = migrate.check(engine)
-        finally:
-            engine.dispose()
         changed = before != after
         message = f"The schema is {'now' if changed else 'already'} {after}."
         return ("version", "changed", "message"), (after, YesNo(changed), message)
@@ -193,15 +190,10 @@ def _fitness(schema: str) -> str:
     return f"this program's is {migrate.HEAD}, and may still write"
 
 
-@contextmanager
-def _existing(client: Client) -> Iterator[Engine]:
+def _existing(client: Client) -> AbstractContextManager[Engine]:
     """Open the database of the configuration, and close its connections at the end."""
     database = client.settings.database
-    engine = open_existing(database.connection, database.operation_timeout)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
+    return disposed(open_existing(database.connection, database.operation_timeout))
 
 
 def _days(text: str) -> timedelta:

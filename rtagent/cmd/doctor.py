@@ -19,7 +19,7 @@ from rtagent.cmd.access import broker_names
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.upgrade import FAIL, PASS, WARN, Check, CheckFinding, Checks, made
-from rtagent.db.engine import open_engine
+from rtagent.db.engine import disposed, open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.errors import AgentUnreachable, ConfigError, RtAgentError
 from rtagent.rpc.broker.connection import BROKEN, broker_of
@@ -184,11 +184,9 @@ def clock(checks: Checks) -> CheckFinding:
     engine = open_engine(options.connection, options.operation_timeout, require_durability=False)
     if engine.dialect.name == "sqlite":
         return CheckFinding(PASS, "an SQLite database has the clock of this host")
-    try:
+    with disposed(engine):
         ours = datetime.now(UTC)
         difference = abs((SqlServiceRegistry(engine).now(ours) - ours).total_seconds())
-    finally:
-        engine.dispose()
     if difference > CLOCK_TOLERANCE:
         details = f"this host and the database differ by {difference:.0f} s"
         return CheckFinding(WARN, details, "synchronise both with NTP")

@@ -22,7 +22,7 @@ from rtagent.cmd.output import safe
 from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import deprecated, not_honoured, unknown
 from rtagent.db import durability, migrate
-from rtagent.db.engine import open_existing
+from rtagent.db.engine import disposed, open_existing
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError, RtAgentError, StoreUnavailable, TakeoverPending
@@ -91,13 +91,11 @@ class Checks:
         except StoreUnavailable as error:
             self._records = ()
             return CheckFinding(WARN, error.message)
-        try:
+        with disposed(engine):
             schema = migrate.check(engine)
             if options.require_durability:
                 durability.require(engine)
             self._records = SqlNodes(engine).records()
-        finally:
-            engine.dispose()
         return CheckFinding(PASS, f"the schema is {schema}")
 
     def hypervisor(self) -> CheckFinding:
@@ -150,11 +148,8 @@ class Checks:
             raise _NotChecked("the database cannot be read")
         if node_uuid is None or not any(r.node.uuid == node_uuid for r in self._records):
             raise _NotChecked("the host has no record in the database")
-        engine = open_existing(options.connection, options.operation_timeout)
-        try:
+        with disposed(open_existing(options.connection, options.operation_timeout)) as engine:
             stored = SqlStore(engine).load(node_uuid)
-        finally:
-            engine.dispose()
         found = [*stored.unknown, *stored.damage]
         if not found:
             return CheckFinding(PASS, f"this release reads all rows of node {node_uuid}")

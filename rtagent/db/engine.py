@@ -1,5 +1,7 @@
 """Open a database engine on which every wait is bounded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
@@ -61,6 +63,15 @@ def open_existing(url: str, operation_timeout: float) -> Engine:
     return engine
 
 
+@contextmanager
+def disposed(engine: Engine) -> Iterator[Engine]:
+    """Close the connections of an engine at the end of the block."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
@@ -77,4 +88,4 @@ def _wrong(url: str, rule: str) -> ConfigError:
     return ConfigError(group="database", option="connection", value=shown, rule=rule)
 
 
-__all__ = ["Engine", "open_engine", "open_existing"]
+__all__ = ["Engine", "disposed", "open_engine", "open_existing"]

@@ -14,7 +14,7 @@ from rtagent.db import migrate
 from rtagent.db.backends import backend
 from rtagent.db.backup import with_last_backup
 from rtagent.db.damaged_rows import damage
-from rtagent.db.engine import open_engine
+from rtagent.db.engine import disposed, open_engine
 from rtagent.db.node_records import SqlNodes
 from rtagent.db.transaction import Transactions
 from rtagent.errors import RtAgentError, StoreDamaged
@@ -136,16 +136,14 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _upgrade(source: Path, fresh: Path, timeout: float, node_uuid: str | None) -> None:
     """Check the rows of the copy, with the schema of this program."""
-    engine = open_engine(f"sqlite:///{fresh}", timeout, require_durability=False)
-    try:
+    opened = open_engine(f"sqlite:///{fresh}", timeout, require_durability=False)
+    with disposed(opened) as engine:
         if migrate.version(engine) is None:
             raise RtAgentError(f"{source} is not a database of rtagent")
         migrate.sync(engine)
         if found := damage(engine):
             raise RtAgentError("\n".join((f"{source} is damaged: use another backup", *found)))
         _check_node(source, engine, node_uuid)
-    finally:
-        engine.dispose()
 
 
 def _check_node(source: Path, engine: Engine, node_uuid: str | None) -> None:
