@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from rtagent.rpc.schemas import levels
+
 if TYPE_CHECKING:  # see `keys`
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
         Ed25519PrivateKey,
@@ -125,13 +127,5 @@ def arguments_digest(document: Mapping[str, Any]) -> str:
 
 def _is_finite(document: object) -> bool:
     """Return whether all numbers in a document are finite."""
-    left = [document]
-    while left:
-        value = left.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            return False
-        if isinstance(value, Mapping):
-            left.extend(value.values())
-        elif isinstance(value, list | tuple):
-            left.extend(value)
-    return True
+    values = (value for level in levels(document) for value in level)
+    return all(math.isfinite(value) for value in values if isinstance(value, float))
