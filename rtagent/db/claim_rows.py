@@ -39,24 +39,7 @@ _T = TypeVar("_T")
 Fields = dict[str, Any]
 
 #: The columns that are fields of `Claim`, in the order of the table.
-_COLUMNS = (
-    "uuid",
-    "node_uuid",
-    "owner_type",
-    "owner_id",
-    "kind",
-    "state",
-    "suspect",
-    "vcpus",
-    "pcpus",
-    "memory_mb",
-    "disk_mb",
-    "migration_uuid",
-    "created_at",
-    "updated_at",
-    "expires_at",
-    "revision",
-)
+_COLUMNS = tuple(column.name for column in claims.c if column.name in Claim.__struct_fields__)
 
 
 class _Resource(AssignedResource, frozen=True, kw_only=True, omit_defaults=True):

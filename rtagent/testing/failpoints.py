@@ -21,21 +21,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.ports import Store
 
 #: Every method of a store.
-ALL = frozenset(
-    (
-        "enroll",
-        "load",
-        "reload",
-        "commit",
-        "position",
-        "operation",
-        "evacuated",
-        "ended",
-        "retention",
-        "purge",
-        "history_page",
-    )
-)
+ALL = frozenset(name for name in vars(Store) if not name.startswith("_"))
 
 
 def _passed_on(method: str) -> Any:
