@@ -135,14 +135,8 @@ class List(Strict, Lister):
 class CsvItem(CSVLister, SingleFormatter):
     """``-f csv`` for one item, which cliff does not have: a list of one row."""
 
-    def emit_one(
-        self,
-        column_names: Sequence[str],
-        data: Sequence[Any],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
-        self.emit_list(column_names, [data], stdout, parsed_args)
+    def emit_one(self, column_names: Sequence[str], data: Sequence[Any], *others: Any) -> None:
+        self.emit_list(column_names, [data], *others)
 
 
 class PlainText(SingleFormatter):

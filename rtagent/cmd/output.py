@@ -11,7 +11,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cliff.columns import FormattableColumn
 from cliff.formatters.base import ListFormatter, SingleFormatter
@@ -71,27 +71,17 @@ class SafeFormatter(ListFormatter, SingleFormatter):
         """Add nothing: there are no options."""
 
     def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], *others: Any
     ) -> None:
         """Print rows."""
         assert isinstance(self._formatter, ListFormatter)
         rows = [self._row(row) for row in data]
-        self._formatter.emit_list(self._row(column_names), rows, stdout, parsed_args)
+        self._formatter.emit_list(self._row(column_names), rows, *others)
 
-    def emit_one(
-        self,
-        column_names: Sequence[str],
-        data: Sequence[Any],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
+    def emit_one(self, column_names: Sequence[str], data: Sequence[Any], *others: Any) -> None:
         """Print one item."""
         assert isinstance(self._formatter, SingleFormatter)
-        self._formatter.emit_one(self._row(column_names), self._row(data), stdout, parsed_args)
+        self._formatter.emit_one(self._row(column_names), self._row(data), *others)
 
     def _row(self, row: Iterable[Any]) -> list[Any]:
         return [safe(value, self._name) for value in row]

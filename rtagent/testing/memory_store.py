@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from rtagent.db.commit import Batch, net_batch
 from rtagent.db.event_rows import EventRow
+from rtagent.db.keyed_table import TableRows
 from rtagent.db.registry import BINARY, VERSION
 from rtagent.db.tables import OperationRow
 from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
@@ -145,20 +147,10 @@ class _Node:
         """
         self.units = self.units.after(batch.units)
         self.record = replace(self.record, revision=after.revision)
-        for claim in (*batch.claims.new, *batch.claims.changed):
-            self.claims[claim.uuid] = claim
-        for usage in (*batch.domains.new, *batch.domains.changed):
-            self.domain_usages[usage.domain_uuid] = usage
-        for domain_uuid in batch.domains.gone:
-            del self.domain_usages[domain_uuid]
-        for migration in (*batch.migrations.new, *batch.migrations.changed):
-            self.migrations[migration.uuid] = migration
-        for uuid in batch.migrations.gone:
-            del self.migrations[uuid]
-        for owed in (*batch.outbox.new, *batch.outbox.changed):
-            self.outbox[owed.consumer_uuid] = owed
-        for uuid in batch.outbox.gone:
-            del self.outbox[uuid]
+        _write(self.claims, batch.claims, "uuid")
+        _write(self.domain_usages, batch.domains, "domain_uuid")
+        _write(self.migrations, batch.migrations, "uuid")
+        _write(self.outbox, batch.outbox, "consumer_uuid")
         for row in batch.operations:
             self.operations[row.operation.operation_id] = row
         for row in batch.ended:
@@ -370,6 +362,12 @@ class MemoryServiceRegistry:
     def _write(self, service: Service) -> Service:
         self.disk.services[service.host, service.binary] = service
         return service
+
+
+def _write(stored: dict[str, Any], rows: TableRows[Any], key: str) -> None:
+    stored.update((getattr(row, key), row) for row in (*rows.new, *rows.changed))
+    for name in rows.gone:
+        del stored[name]
 
 
 def _require_absent(what: str, names: Iterable[str], rows: Mapping[str, object]) -> None:
