@@ -13,6 +13,7 @@ from rtagent.api.numa import CLAIMED, FOREIGN, FREE, HOST, KEPT, OFFLINE, SHARED
 from rtagent.cmd.base import Row, Show
 from rtagent.cmd.node import add_node, read_node
 from rtagent.cmd.output import page_usage
+from rtagent.model.base import grouped
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.printable import printable
 from rtagent.model.units import format_size
@@ -136,12 +137,9 @@ def _pool(pool: Document, glyphs: str, length: int) -> Text:
 
 def _owners(host: Document) -> Iterator[Text]:
     """Yield a line for each owner on the map, with its full name and its CPUs."""
-    owned: dict[tuple[str, str], list[Document]] = {}
-    for cell in host["cells"]:
-        for cpu in (cpu for core in cell["cores"] for cpu in core):
-            if cpu["owner_id"] is not None:
-                owned.setdefault((cpu["use"], cpu["owner_id"]), []).append(cpu)
-    for (use, owner), cpus in owned.items():
+    every = (cpu for cell in host["cells"] for core in cell["cores"] for cpu in core)
+    owned = (cpu for cpu in every if cpu["owner_id"] is not None)
+    for (use, owner), cpus in grouped(((c["use"], c["owner_id"]), c) for c in owned).items():
         numbers = format_cpu_spec(cpu["id"] for cpu in cpus)
         name = f" {printable(cpus[0]['name'])}" if cpus[0]["name"] else ""
         kind = "domain" if use == FOREIGN else "instance"

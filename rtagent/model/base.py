@@ -1,7 +1,7 @@
 """Base classes and bounded types of all values and documents, and what makes them of primitives."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Annotated, Any, Generic, TypeVar, overload
 
@@ -86,6 +86,14 @@ def made_from(type_: type[_S], *sources: Struct, **others: Any) -> _S:
 @cache
 def _shared(one: type[Struct], other: type[Struct]) -> tuple[str, ...]:
     return tuple(name for name in one.__struct_fields__ if name in other.__struct_fields__)
+
+
+def grouped(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, list[_T]]:
+    """Return the second parts of the pairs by their first parts, all in the order of the pairs."""
+    groups: dict[_K, list[_T]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 _FIELD = re.compile(r":ivar (\w+):")

@@ -175,9 +175,7 @@ def _additional(error: _Error) -> Iterator[SchemaError]:
 
 def _any_of(error: _Error) -> Iterator[SchemaError]:
     """The errors of the alternative that has the value's type; without one, the types allowed."""
-    alternatives: dict[Any, list[_Error]] = {}
-    for inner in error.context or ():
-        alternatives.setdefault(inner.schema_path[0], []).append(inner)
+    alternatives = base.grouped((inner.schema_path[0], inner) for inner in error.context or ())
     wanted: list[str] = []
     for errors in alternatives.values():
         mistyped = [e for e in errors if e.validator == "type" and not e.path]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec.structs import replace
 
 from rtagent.model.assignment import AssignedResource, ResourceInventory
-from rtagent.model.base import Value
+from rtagent.model.base import Value, grouped
 from rtagent.model.claim import RESOURCE, Claim
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.domain_usage import DomainUsage
@@ -162,11 +162,9 @@ def _used_by_domains(state: NodeState) -> dict[str, list[str]]:
     bound = (each for each in state.domain_usages.values() if _has_resources(each))
     domains = sorted(bound, key=lambda usage: usage.domain_uuid)
     mdevs = mdev_names(state) if any(usage.occupancy.mdevs for usage in domains) else {}
-    used: dict[str, list[str]] = {}
-    for usage in domains:
-        for name in _used_by(usage, mdevs):
-            used.setdefault(name, []).append(usage.domain_uuid)
-    return used
+    return grouped(
+        (name, usage.domain_uuid) for usage in domains for name in _used_by(usage, mdevs)
+    )
 
 
 def _has_resources(usage: DomainUsage) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.model.base import Value
+from rtagent.model.base import Value, grouped
 from rtagent.model.derived import derived
 from rtagent.model.device import STANDARD, PciDevice, PciDevices
 from rtagent.pci.specs import tags_as_dict
@@ -57,12 +57,10 @@ class DevicePool(Value, frozen=True, kw_only=True):
 @derived
 def device_classes(devices: PciDevices) -> tuple[DeviceClass, ...]:
     """Return the classes of all recorded devices, ordered by their first addresses."""
-    found: dict[tuple[Any, ...], list[str]] = {}
-    for address in sorted(devices):
-        found.setdefault(_class_key(devices[address]), []).append(address)
+    classes = grouped((_class_key(devices[address]), address) for address in sorted(devices))
     return tuple(
         DeviceClass(example=devices[addresses[0]], addresses=tuple(addresses))
-        for addresses in found.values()
+        for addresses in classes.values()
     )
 
 
@@ -83,22 +81,19 @@ def pool_places(devices: PciDevices) -> tuple[tuple[int, ...], ...]:
     Each device is in exactly one pool: the key consists of exactly the properties that a pool shows
     (LP2098496: with a longer key, devices were counted twice).
     """
-    grouped: dict[tuple[Any, ...], list[int]] = {}
-    for place, each in enumerate(device_classes(devices)):
-        grouped.setdefault(_pool_key(each.example), []).append(place)
-    return tuple(map(tuple, grouped.values()))
+    classes = enumerate(device_classes(devices))
+    pools = grouped((_pool_key(each.example), place) for place, each in classes)
+    return tuple(map(tuple, pools.values()))
 
 
 def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
     """Return the classes with the highest addresses of each pool first, as Nova takes them. The
     order of the pools stays.
     """
-    grouped: dict[tuple[Any, ...], list[DeviceClass]] = {}
-    for each in available:
-        grouped.setdefault(_pool_key(each.example), []).append(each)
+    pools = grouped((_pool_key(each.example), each) for each in available)
     return tuple(
         replace(each, addresses=each.addresses[::-1])
-        for classes in grouped.values()
+        for classes in pools.values()
         for each in reversed(classes)
     )
 

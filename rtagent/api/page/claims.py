@@ -10,6 +10,7 @@ from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content, megabytes
 from rtagent.errors import ClaimNotFound, Unavailable
 from rtagent.model.assignment import Assignment
+from rtagent.model.base import grouped
 from rtagent.model.claim import LIVE_STATES, Claim, ClaimEvent, HistoryPage
 from rtagent.model.guest import GuestComparison, LineMark
 from rtagent.model.node_state import NodeState
@@ -189,10 +190,7 @@ def _counts(state: NodeState, problems: Problems) -> Mapping[str, int]:
 
 
 def _by_claim(differences: Iterable[Drift]) -> Mapping[str, list[Drift]]:
-    by_claim: dict[str, list[Drift]] = {}
-    for drift in differences:
-        by_claim.setdefault(drift.claim_uuid, []).append(drift)
-    return by_claim
+    return grouped((drift.claim_uuid, drift) for drift in differences)
 
 
 def _changes(event: ClaimEvent) -> Iterator[str]:

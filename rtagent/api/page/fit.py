@@ -15,7 +15,7 @@ from rtagent.api.page.owners import OwnerRows
 from rtagent.api.page.queries import PageQuery
 from rtagent.api.page.rendering import Content
 from rtagent.errors import InvalidRequest, RtAgentError
-from rtagent.model.base import MAX_INT, Value
+from rtagent.model.base import MAX_INT, Value, grouped
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
 from rtagent.model.decision import Decision, Granted
 from rtagent.model.device import RootPorts
@@ -115,10 +115,7 @@ def _answered(
             "claim": claim,
         }
     reasons = [(reason, _cells(reason.where)) for reason in decision.reasons]
-    notes: dict[int, list[str]] = {}
-    for reason, cells in reasons:
-        for cell in cells:
-            notes.setdefault(cell, []).append(str(reason))
+    notes = grouped((cell, str(reason)) for reason, cells in reasons for cell in cells)
     return {**host_map(state, rows, notes, ports).values, "verdict": "refused", "reasons": reasons}
 
 

@@ -17,7 +17,7 @@ from rtagent.api.page.owners import Owner, OwnerRows
 from rtagent.api.page.rendering import Content, size
 from rtagent.api.pci import DeviceView, Resource
 from rtagent.capacity.stranded import Stranded
-from rtagent.model.base import Value
+from rtagent.model.base import Value, grouped
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
@@ -279,10 +279,8 @@ def host_map(
         badge = owners[tested].badge
         lit = replace(owners[tested], badge=replace(badge, style=f"{badge.style} would-be"))
         owners = {**owners, tested: lit}
-    cells = numa.document(state)["cells"]
-    sockets: dict[tuple[int, ...], list[numa.CellMap]] = {}
-    for cell in cells:
-        sockets.setdefault(cell.sockets, []).append(cell)
+    cells: Sequence[numa.CellMap] = numa.document(state)["cells"]
+    sockets = grouped((cell.sockets, cell) for cell in cells)
 
     def unit(key: str, document: DeviceView | Resource, name: str) -> Unit:
         lost = document.status == AVAILABLE and name in stranded.names
@@ -384,10 +382,8 @@ def _trees(
     by_address = {
         unit.document.address: unit for unit in devices if isinstance(unit.document, DeviceView)
     }
-    parts: dict[str, list[Unit]] = {}
-    for unit in (*by_address.values(), *units):
-        if unit.document.parent_addr:
-            parts.setdefault(unit.document.parent_addr, []).append(unit)
+    parents = ((unit.document.parent_addr, unit) for unit in (*by_address.values(), *units))
+    parts = grouped((parent, unit) for parent, unit in parents if parent)
     whole = (a for a, unit in by_address.items() if not unit.document.parent_addr)
     found: dict[int | None, dict[str, list[Function]]] = {}
     for address in sorted({*parts, *whole}):
@@ -416,11 +412,11 @@ def _tree(buses: Mapping[str, Sequence[Function]], by_bus: Mapping[str, str]) ->
 
 def _host_units(units: Iterable[Unit]) -> Mapping[str, list[Unit]]:
     """The units of the host itself by resource class: persistent memory."""
-    found: dict[str, list[Unit]] = {}
-    for unit in units:
-        if isinstance(unit.document, Resource) and not unit.document.parent_addr:
-            found.setdefault(unit.document.resource_class, []).append(unit)
-    return found
+    return grouped(
+        (unit.document.resource_class, unit)
+        for unit in units
+        if isinstance(unit.document, Resource) and not unit.document.parent_addr
+    )
 
 
 def _bus(address: str) -> str:

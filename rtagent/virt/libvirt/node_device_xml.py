@@ -1,7 +1,6 @@
 """Parse documents of node devices and combine them into devices. Pure."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from immutables import Map
@@ -9,7 +8,7 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.address import LIMITS, BadAddress, make_address
-from rtagent.model.base import Value
+from rtagent.model.base import Value, grouped
 from rtagent.model.device import (
     SRIOV_PF,
     SRIOV_VF,
@@ -206,11 +205,9 @@ def doubtful_interfaces(nodes: Mapping[str, NodeDevice]) -> Iterator[tuple[str, 
 
 def _nets(nodes: Mapping[str, NodeDevice]) -> Mapping[str, Sequence[NetNode]]:
     """Return the network interfaces by the name of their parent."""
-    nets = defaultdict[str, list[NetNode]](list)
-    for node in nodes.values():
-        if isinstance(node.facts, NetNode):
-            nets[node.parent].append(node.facts)
-    return nets
+    return grouped(
+        (node.parent, node.facts) for node in nodes.values() if isinstance(node.facts, NetNode)
+    )
 
 
 def _own(nets: Sequence[NetNode]) -> NetNode | None:
