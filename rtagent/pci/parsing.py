@@ -154,6 +154,10 @@ def _custom_name(name: str, normalize: Callable[[str], str]) -> str:
     return known
 
 
+#: Functions that parse the values of keys.
+Parsers = Mapping[str, Callable[[Any], Any]]
+
+
 class OptionDocument(Value, frozen=True, kw_only=True):
     """One JSON object in the value of a ``[pci]`` option.
 
@@ -190,6 +194,13 @@ class OptionDocument(Value, frozen=True, kw_only=True):
             return parse(self.content[key])
         except (InvalidValue, BadAddress, *_TOO_LARGE) as error:
             raise self.invalid(key, str(error)) from error
+
+    def values(self, parsers: Parsers) -> dict[str, Any]:
+        """Return the parsed values of those keys that are present.
+
+        :raises PciConfigError: a value cannot be parsed.
+        """
+        return {key: self.get(key, parsers[key], None) for key in parsers if key in self.content}
 
 
 def option_documents(

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
-from rtagent.model.base import MAX_INT, Value
+from rtagent.model.base import MAX_INT, Value, made_from
 from rtagent.model.device import DEV_TYPES, LEGACY, SRIOV_VF, DeviceCriteria, Source
 from rtagent.model.policy import Alias, Aliases
 from rtagent.model.request import Flavor, PciRequest
@@ -150,14 +150,12 @@ def _document_request(
         alternatives, policy = alias.alternatives, alias.numa_policy
     else:
         raise _invalid(where, "", "needs an alias_name or a spec")
-    return DeviceRequest(
+    return made_from(
+        DeviceRequest,
+        document,
         request_id=name,
-        count=document.count,
         alternatives=alternatives,
         numa_policy=document.numa_policy or numa_policy or policy,
-        alias_name=document.alias_name,
-        requester_id=document.requester_id,
-        source=document.source,
     )
 
 

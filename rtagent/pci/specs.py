@@ -11,11 +11,11 @@ use).
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.errors import PciConfigInvalidSpec, PciInvalidAlias
-from rtagent.model.address import ANY, EVERY, AddressPattern, BadAddress, parse_glob, parse_regex
+from rtagent.model.address import ANY, AddressPattern, BadAddress, parse_glob, parse_regex
 from rtagent.model.base import Value
 from rtagent.model.device import (
     DEV_TYPES,
@@ -31,21 +31,7 @@ from rtagent.model.device import (
 )
 from rtagent.model.policy import Alias, Aliases
 from rtagent.pci import parsing
-from rtagent.pci.parsing import OptionDocument, option_documents
-
-#: Keys that select devices.
-SELECTORS = ("vendor_id", "product_id", "address", "devname")
-#: Keys that describe the selected devices.
-TAGS = (
-    "physical_network",
-    "trusted",
-    "remote_managed",
-    "managed",
-    "live_migratable",
-    "one_time_use",
-    "resource_class",
-    "traits",
-)
+from rtagent.pci.parsing import OptionDocument, Parsers, option_documents
 
 ALIAS = "alias"
 ALIAS_KEYS = (
@@ -123,18 +109,11 @@ def tags_as_dict(tags: Tags) -> dict[str, Any]:
 
 
 def _parse_spec(document: OptionDocument) -> DeviceSpec:
-    document.check_keys((*SELECTORS, *TAGS))
+    document.check_keys((*_SELECTORS, *_TAGS))
     if "address" in document.content and "devname" in document.content:
         raise document.invalid("devname", "cannot be combined with address")
-    every: AddressPattern = EVERY
-    spec = DeviceSpec(
-        index=document.index,
-        vendor_id=document.get("vendor_id", _parse_id, None),
-        product_id=document.get("product_id", _parse_id, None),
-        address=document.get("address", _parse_address, every),
-        devname=document.get("devname", parsing.parse_string, None),
-        tags=_parse_tags(document),
-    )
+    selectors, tags = document.values(_SELECTORS), Tags(**document.values(_TAGS))
+    spec = DeviceSpec(index=document.index, **selectors, tags=tags)
     _check_remote_managed(document, spec)
     return spec
 
@@ -158,20 +137,6 @@ def _check_remote_managed(document: OptionDocument, spec: DeviceSpec) -> None:
         raise document.invalid("remote_managed", rule)
 
 
-def _parse_tags(document: OptionDocument) -> Tags:
-    no_network: str | UnsetType | None = UNSET
-    return Tags(
-        physical_network=document.get("physical_network", parsing.parse_network, no_network),
-        trusted=document.get("trusted", parsing.parse_boolean, False),
-        remote_managed=document.get("remote_managed", parsing.parse_boolean, False),
-        managed=document.get("managed", parsing.parse_boolean, True),
-        live_migratable=document.get("live_migratable", parsing.parse_boolean, False),
-        one_time_use=document.get("one_time_use", parsing.parse_boolean, False),
-        resource_class=document.get("resource_class", parsing.parse_resource_class, None),
-        traits=document.get("traits", parsing.parse_traits, frozenset()),
-    )
-
-
 def _parse_id(value: object) -> str | None:
     wildcard = isinstance(value, str) and value.strip() == ANY
     return None if wildcard else parsing.parse_hex_id(value)
@@ -183,6 +148,26 @@ def _parse_address(value: Any) -> AddressPattern:
     if isinstance(value, dict):
         return parse_regex(value)
     raise BadAddress("must be a string, or an object with a regular expression for each field")
+
+
+#: The parsers of the keys that select devices. All keys have the names of the values' fields.
+_SELECTORS: Parsers = {
+    "vendor_id": _parse_id,
+    "product_id": _parse_id,
+    "address": _parse_address,
+    "devname": parsing.parse_string,
+}
+#: Those of the keys that describe the selected devices.
+_TAGS: Parsers = {
+    "physical_network": parsing.parse_network,
+    "trusted": parsing.parse_boolean,
+    "remote_managed": parsing.parse_boolean,
+    "managed": parsing.parse_boolean,
+    "live_migratable": parsing.parse_boolean,
+    "one_time_use": parsing.parse_boolean,
+    "resource_class": parsing.parse_resource_class,
+    "traits": parsing.parse_traits,
+}
 
 
 def parse_aliases(values: Sequence[str]) -> Aliases:
