@@ -135,13 +135,20 @@ def default_hugepage(uri: str) -> int | None:
 
     :returns: None: it is on another machine, or the kernel has no large pages.
     """
+    return _figure(uri, _MEMINFO, _HUGEPAGE)
+
+
+def _figure(uri: str, file: Path, pattern: re.Pattern[str]) -> int | None:
+    """Return a figure of the kernel on which libvirt runs; None: it is on another machine, or does
+    not say it.
+    """
     if urlsplit(uri).netloc:
         return None
     try:
-        found = _HUGEPAGE.search(_MEMINFO.read_text())
+        said = pattern.search(file.read_text())
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(said[1]) if said else None
 
 
 def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
@@ -177,13 +184,7 @@ def tdx_keys(uri: str, capacities: Path = _CAPACITIES) -> int | None:
     :param capacities: the file in which it says it. :returns: None: it is on another machine, or
         does not say it.
     """
-    if urlsplit(uri).netloc:
-        return None
-    try:
-        keys = _TDX_KEYS.search(capacities.read_text())
-    except OSError:
-        return None
-    return int(keys[1]) if keys else None
+    return _figure(uri, capacities, _TDX_KEYS)
 
 
 def _report(item: str, odd: list[Problem]) -> Report:
