@@ -55,47 +55,41 @@ class PublishedState:
 
 
 class WriterStatus:
-    """Thread-safe. Staleness ends with a reload; a fault stays until the process ends."""
+    """Thread-safe. Staleness ends with a reload; a fault stays until the process ends.
+
+    :ivar stale: why the state may be behind the database's, or "" when it is not.
+    :ivar fault: `WriterFenced`: the process must stop. `InvariantViolated`: no claim is granted.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._changed = threading.Condition()
-        self._stale = ""
-        self._fault: RtAgentError | None = None
-
-    @property
-    def stale(self) -> str:
-        """Why the state may be behind the database's, or "" when it is not."""
-        return self._stale
-
-    @property
-    def fault(self) -> RtAgentError | None:
-        """`WriterFenced`: the process must stop. `InvariantViolated`: no claim is granted."""
-        return self._fault
+        self.stale = ""
+        self.fault: RtAgentError | None = None
 
     @property
     def down(self) -> str:
         """Why every decision is refused, or "" when it is not."""
-        return self._fault.message if isinstance(self._fault, WriterFenced) else self._stale
+        return self.fault.message if isinstance(self.fault, WriterFenced) else self.stale
 
     def go_stale(self, why: str) -> None:
         """Refuse every decision until the state is reloaded."""
         with self._changed:
-            self._stale = why or "the database does not answer"
+            self.stale = why or "the database does not answer"
             self._changed.notify_all()
         self._bus.publish(WriterDown())
 
     def reloaded(self) -> None:
         """The state is the database's again."""
         with self._changed:
-            self._stale = ""
+            self.stale = ""
             self._changed.notify_all()
 
     def fail(self, error: RtAgentError) -> None:
         """Set the fault. `WriterFenced` is never replaced by another."""
         with self._changed:
-            if not isinstance(self._fault, WriterFenced):
-                self._fault = error
+            if not isinstance(self.fault, WriterFenced):
+                self.fault = error
             self._changed.notify_all()
         self._bus.publish(WriterDown())
 

@@ -26,19 +26,6 @@ class Pending:
     :ivar leads: its caller leads. :ivar done: the result is final.
     """
 
-    __slots__ = (
-        "answer",
-        "call",
-        "change",
-        "decide",
-        "done",
-        "error",
-        "leads",
-        "purpose",
-        "queued_at",
-        "turn",
-    )
-
     def __init__(self, decide: Decide, purpose: str, call: Call | None, now: float) -> None:
         self.decide, self.purpose, self.call, self.queued_at = decide, purpose, call, now
         self.turn = threading.Event()
