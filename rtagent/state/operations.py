@@ -7,6 +7,7 @@ by the rule or by the database. The record then gives the answer.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from rtagent.bus import CallRefused
@@ -83,16 +84,13 @@ class Operations:
         return self._store.operation(self._writer.published.current.node.uuid, operation_id)
 
     def _submit(self, decisions: Sequence[tuple[Decide, Call]]) -> list[Decision | Exception]:
-        def submitted(decide: Decide) -> Callable[[NodeState], tuple[Change | None, Decision]]:
-            def submitted(state: NodeState) -> tuple[Change | None, Decision]:
-                decision = decide(state, self._clock.now())
-                return (decision.change if isinstance(decision, Granted) else None), decision
-
-            return submitted
-
         return self._writer.submit_all(
-            [(submitted(decide), call.method, call) for decide, call in decisions]
+            [(partial(self._decided, decide), call.method, call) for decide, call in decisions]
         )
+
+    def _decided(self, decide: Decide, state: NodeState) -> tuple[Change | None, Decision]:
+        decision = decide(state, self._clock.now())
+        return (decision.change if isinstance(decision, Granted) else None), decision
 
     def _answer(
         self, call: Call, outcome: Decision | Exception, answers: bool = True
