@@ -13,12 +13,6 @@ from rtagent.ports import Clock
 from rtagent.telemetry.metrics import Metrics
 from rtagent.telemetry.timeline import Timeline
 
-LEVELS = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
 #: The level at which a part's new status is logged.
 STATUS_LEVELS = {Status.PASS: "info", Status.WARN: "warning", Status.FAIL: "error"}
 #: Levels of which a repeated line is suppressed.
@@ -69,8 +63,7 @@ class Telemetry:
         if self._health.note(part, status, output):
             self.timeline.health(part, Status(status), output)
             why = f": {output}" if output else ""
-            level = LEVELS[STATUS_LEVELS[Status(status)]]
-            self._log.log(level, f"health of {part} is {status}{why}")
+            self._write(STATUS_LEVELS[Status(status)], f"health of {part} is {status}{why}")
 
     def log(self, level: str, sentence: str) -> None:
         """Log a line, unless the same warning or error was logged within `WINDOW` seconds."""
@@ -78,7 +71,10 @@ class Telemetry:
         if line is None:
             self.metrics.counted("repeated", level)
         else:
-            self._log.log(LEVELS[level], line)
+            self._write(level, line)
+
+    def _write(self, level: str, line: str) -> None:
+        self._log.log(logging.getLevelNamesMapping()[level.upper()], line)
 
     def checks(self) -> tuple[Check, ...]:
         """The last status of every part that has reported one, by name."""
