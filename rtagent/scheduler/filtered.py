@@ -177,7 +177,7 @@ class Refusals:
     """
 
     def __init__(self, searched: int) -> None:
-        self._searched = searched
+        self.searched = searched
         self.numbers: dict[str, int] = {}
         self.kept: list[Refusal | Full] = []
         self._nearest: Refusal | None = None
@@ -225,7 +225,7 @@ class Refusals:
         :param own_claims: the uuids of the claims that the instance has on hosts.
         """
         return NoValidHost(
-            hosts=self._searched,
+            hosts=self.searched,
             refused=self.numbers,
             nearest=None if self._nearest is None else _document(self._nearest),
             unmatched=self._unmatched,
@@ -244,10 +244,10 @@ class Refusals:
             self._nearest = refusal
 
     def _sentence(self) -> str:
-        if not self._searched:
+        if not self.searched:
             return "no host is known"
         parts = [f"{name} refused {number}" for name, number in self.numbers.items()]
-        sentence = f"of {self._searched} hosts, {', '.join(parts)}"
+        sentence = f"of {self.searched} hosts, {', '.join(parts)}"
         if self._nearest is not None:
             where, why = self._nearest.nodename, self._nearest.rejection.message
             sentence += f"; the nearest miss is {where}: {why}"

@@ -16,6 +16,7 @@ from rtagent.ports import Clock, Reporter
 from rtagent.scheduler.claim_template import NO_OWNER, kind_of
 from rtagent.scheduler.decision_log import Choice, Decision, DecisionLog, LoggedDecision
 from rtagent.scheduler.explanation import Explanation, explained
+from rtagent.scheduler.filtered import Refusals
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.fleet import advised, ask
@@ -203,7 +204,7 @@ class Scheduler:
             )
             for each in selected
         )
-        refusals = None if selecting is None else selecting.refusals
+        refusals = Refusals(0) if selecting is None else selecting.refusals
         logged = LoggedDecision(
             uuid=new_uuid(),
             at=received.at,
@@ -211,8 +212,8 @@ class Scheduler:
             flavor=spec.flavor.name or spec.flavor.flavorid,
             instances=len(received.instance_uuids),
             seconds=seconds,
-            hosts=0 if selecting is None else selecting.searched,
-            refused={} if refusals is None else dict(refusals.numbers),
+            hosts=refusals.searched,
+            refused=dict(refusals.numbers),
             choices=tuple(choices),
             error=None if error is None else _message(error),
         )
@@ -220,7 +221,7 @@ class Scheduler:
             Decision(
                 logged=logged,
                 instance_uuids=received.instance_uuids,
-                refusals=() if refusals is None else refusals.kept,
+                refusals=refusals.kept,
                 comparisons={} if error is not None else comparisons,
             )
         )

@@ -128,6 +128,7 @@ class Selecting:
     :ivar assumed: operation ids of the claims that it has assumed.
     :ivar written: the allocations that it has written.
     :ivar comparisons: of the selected hosts with others, by instance.
+    :ivar refusals: the hosts that were refused.
     """
 
     def __init__(self, call: SchedulingCall, *, writes: bool) -> None:
@@ -136,17 +137,8 @@ class Selecting:
         self.written: list[Written] = []
         self.comparisons: dict[str, Comparison] = {}
         self._search = Search(call)
+        self.refusals = self._search.refusals
         self._group_hosts = frozenset[str]()
-
-    @property
-    def searched(self) -> int:
-        """How many hosts were searched."""
-        return len(self._call.hosts)
-
-    @property
-    def refusals(self) -> Refusals:
-        """The hosts that were refused."""
-        return self._search.refusals
 
     def select(self, *, alternates: bool) -> tuple[Selections, ...]:
         """Select a host for each instance.
@@ -215,9 +207,9 @@ class Selecting:
                 order = self._search.best_first()
                 continue
             by = PLACEMENT if found is NO_CANDIDATE else FIT
-            self._search.refusals.refused(each.host, found, by)
+            self.refusals.refused(each.host, found, by)
             refused.add(each.host.uuid)
-        raise self._search.refusals.error(self._call.own_claims(instance_uuid))
+        raise self.refusals.error(self._call.own_claims(instance_uuid))
 
     def _changed_meanwhile(self, host: HostState, instance_uuid: str) -> bool:
         """Query a host, and weigh it again if it has changed since it was weighed: requests that

@@ -38,26 +38,23 @@ class WeighedHosts:
 
     After one host was consumed from, `replace` weighs it again. The result is the same as if all
     hosts were weighed again.
+
+    :ivar hosts: in order of their names.
     """
 
     def __init__(
         self, weighers: Sequence[Weigher], hosts: Sequence[HostState], request: Request
     ) -> None:
         self._weighers, self._request = weighers, request
-        self._hosts = _by_name(hosts)
+        self.hosts = _by_name(hosts)
         self._positions: dict[str, int] | None = None
         self._weigh()
 
     def __len__(self) -> int:
-        return len(self._hosts)
+        return len(self.hosts)
 
     def __contains__(self, uuid: object) -> bool:
         return uuid in self._by_uuid
-
-    @property
-    def hosts(self) -> Sequence[HostState]:
-        """The hosts, in order of their names."""
-        return self._hosts
 
     def replace(self, host: HostState, request: Request | None = None) -> None:
         """Weigh the new state of one host.
@@ -67,9 +64,9 @@ class WeighedHosts:
         """
         self._request = request or self._request
         position = self._by_uuid[host.uuid]
-        before, self._hosts[position] = self._hosts[position], host
+        before, self.hosts[position] = self.hosts[position], host
         if host.nodename != before.nodename:
-            self._hosts = _by_name(self._hosts)
+            self.hosts = _by_name(self.hosts)
             self._weigh()
             return
         if self.set_aside or host.aggregates != before.aggregates:
@@ -89,7 +86,7 @@ class WeighedHosts:
     def remove(self, uuid: str) -> None:
         """Remove a host, for example one that does not fit another instance."""
         position = self._by_uuid[uuid]
-        del self._hosts[position]
+        del self.hosts[position]
         self._positions = None
         if self.set_aside or any(each.overridden for each in self._columns):
             self._weigh()  # an override may have been that of this host only
@@ -101,14 +98,14 @@ class WeighedHosts:
 
     def keep(self, hosts: Sequence[HostState]) -> None:
         """Remove all hosts but these. :param hosts: some of `hosts`."""
-        if len(hosts) == len(self._hosts):
+        if len(hosts) == len(self.hosts):
             return
         kept = {host.uuid for host in hosts}
-        gone = [host.uuid for host in self._hosts if host.uuid not in kept]
+        gone = [host.uuid for host in self.hosts if host.uuid not in kept]
         if len(gone) == 1:
             self.remove(gone[0])
         else:
-            self._hosts = list(hosts)
+            self.hosts = list(hosts)
             self._weigh()
 
     def ordered(self) -> Iterator[tuple[float, Iterator[HostState]]]:
@@ -117,7 +114,7 @@ class WeighedHosts:
         A host that cannot be weighed comes after all others. Removals and
         replacements during the iteration have no effect on it.
         """
-        hosts, weights, aside = list(self._hosts), list(self._weights), self.set_aside
+        hosts, weights, aside = list(self.hosts), list(self._weights), self.set_aside
         others: Iterable[int] = range(len(hosts))
         if hosts and not aside:
             # Often only the best host is asked for, and sorting costs more than finding it.
@@ -154,13 +151,13 @@ class WeighedHosts:
         """
         return {
             host.uuid: tuple(column.score(position) for column in self._columns)
-            for position, host in enumerate(self._hosts)
+            for position, host in enumerate(self.hosts)
         }
 
     def _weigh(self) -> None:
         overriding = self._overriding()
         columns = (
-            WeightColumn(each, self._hosts, self._request, overriding.get(each.multiplier_key, ()))
+            WeightColumn(each, self.hosts, self._request, overriding.get(each.multiplier_key, ()))
             for each in self._weighers
         )
         self._columns = [column for column in columns if not column.empty]
@@ -171,25 +168,25 @@ class WeighedHosts:
     def _overriding(self) -> dict[str | None, list[int]]:
         """Return the positions of the hosts whose aggregates override a multiplier, by its key."""
         keys = {each.multiplier_key for each in self._weighers}
-        known = {id(each): each for host in self._hosts for each in host.aggregates}
+        known = {id(each): each for host in self.hosts for each in host.aggregates}
         relevant = {
             uid: found for uid, each in known.items() if (found := keys & each.metadata.keys())
         }
         positions: dict[str | None, list[int]] = {}
-        for position, host in enumerate(self._hosts if relevant else ()):
+        for position, host in enumerate(self.hosts if relevant else ()):
             for key in {key for each in host.aggregates for key in relevant.get(id(each), ())}:
                 positions.setdefault(key, []).append(position)
         return positions
 
     def _add_up(self) -> None:
         scores = [each.scores for each in self._columns if each.scores is not None]
-        weights = list(scores[0]) if scores else [0.0] * len(self._hosts)
+        weights = list(scores[0]) if scores else [0.0] * len(self.hosts)
         for each in scores[1:]:
             weights = list(map(add, weights, each))
         self._weights = weights
 
     def _contender(self, position: int) -> Contender:
-        host = self._hosts[position]
+        host = self.hosts[position]
         return Contender(
             host=host.host,
             nodename=host.nodename,
@@ -204,13 +201,13 @@ class WeighedHosts:
 
     def _place(self, host: HostState) -> int:
         """Return the position of a host, of which only few are asked for."""
-        return bisect_left(self._hosts, _UNIQUE_NAME(host), key=_UNIQUE_NAME)
+        return bisect_left(self.hosts, _UNIQUE_NAME(host), key=_UNIQUE_NAME)
 
     @property
     def _by_uuid(self) -> dict[str, int]:
         """The positions of the hosts."""
         if self._positions is None:
-            self._positions = {host.uuid: place for place, host in enumerate(self._hosts)}
+            self._positions = {host.uuid: place for place, host in enumerate(self.hosts)}
         return self._positions
 
 

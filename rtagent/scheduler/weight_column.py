@@ -49,7 +49,8 @@ class WeightColumn:
         self._multipliers = self._overridden(hosts, overriding)
         self._low: float = 0.0
         self._high: float = 0.0
-        self._raw = self._weights(hosts, request) if self._counts else None
+        counts = any(self._multipliers or (self._multiplier,))
+        self._raw = self._weights(hosts, request) if counts else None
         self.scores = self._products()
 
     @property
@@ -99,10 +100,6 @@ class WeightColumn:
             weight=self.scores[position] if self.scores else 0.0,
             problem=problem,
         )
-
-    @property
-    def _counts(self) -> bool:
-        return bool(self._multiplier) if self._multipliers is None else any(self._multipliers)
 
     def _overridden(
         self, hosts: Sequence[HostState], overriding: Sequence[int]
