@@ -110,6 +110,18 @@ class Requirements(Value, frozen=True, kw_only=True):
     allocated: Mapping[str, int] = {}
     mem_encryption: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether sums over all guests decide alone: no cells, CPUs, devices or units of its own
+        are requested.
+        """
+        return not any(
+            (
+                *(self.numa.cells, self.numa.pcpus, self.numa.realtime, self.devices, self.limits),
+                *(self.assigned_resources, self.mem_encryption),
+            )
+        )
+
 
 def from_request(
     request: BuildRequest,
@@ -128,9 +140,7 @@ def from_request(
     instance, flavor, limits = request.instance, request.instance.flavor, request.limits or Limits()
     extra, ratios = request.extra_resource or {}, limits.numa_topology or NumaLimits()
     grouped = _in_request_groups(flavor)
-    numa = numa_requirements(
-        flavor.vcpus, flavor.memory_mb, flavor.extra_specs, instance.image.properties
-    )
+    numa = numa_of(flavor, instance.image.properties)
     if ratios.network_metadata is not None:
         numa = replace(numa, networks=ratios.network_metadata)
     devices = requests_of(
@@ -154,6 +164,15 @@ def from_request(
         allocated=_allocated(own, grouped, extra),
         mem_encryption=requested_encryption(_properties(instance)),
     )
+
+
+def numa_of(flavor: Flavor, image: Mapping[str, str]) -> NumaRequirements:
+    """Return the CPUs, cells and pages that a guest requires.
+
+    :param image: its properties.
+    :raises InvalidFlavor: the flavor and the image contradict each other or themselves.
+    """
+    return numa_requirements(flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image)
 
 
 def from_move(request: MoveRequest, policy: Policy) -> Requirements:

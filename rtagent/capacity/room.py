@@ -122,7 +122,7 @@ def builds(
     pause: Callable[[], None] = nothing,
 ) -> Room:
     """Count as `room` does, but do not examine whether the flavor ever fits."""
-    counted = _plain(state, build, required) if _is_plain(required) else None
+    counted = _plain(state, build, required) if required.is_plain else None
     return counted or _folded(state, build, required, most, pause)
 
 
@@ -181,18 +181,6 @@ def _with_claim(state: NodeState, claim: Claim) -> NodeState:
     )
     keep_views_of_new_owner(state, after, owner, usage)
     return after
-
-
-def _is_plain(required: Requirements) -> bool:
-    """Return whether sums over all guests decide alone: no cells, CPUs, devices or units of its own
-    are requested.
-    """
-    numa = required.numa
-    others = (
-        *(numa.cells, numa.pcpus, numa.realtime, required.devices, required.limits),
-        *(required.assigned_resources, required.mem_encryption),
-    )
-    return not any(others)
 
 
 def _plain(state: NodeState, build: BuildRequest, required: Requirements) -> Room | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.allocation.kept_views import device_fit, reusable_by
+from rtagent.allocation.requirements import numa_of
 from rtagent.allocation.shares import attached_shares
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import (
@@ -28,7 +29,6 @@ from rtagent.model.decision import Decision, Granted, Refused, created, refuse
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import AttachRequest, BuildRequest
-from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import device_requests
 
@@ -190,11 +190,7 @@ def _fit(
     state: NodeState, main: Claim | None, request: AttachRequest, cells: Collection[int] | None
 ) -> FittedDevices | Refused:
     guest, owner = main or request.instance, request.instance.uuid
-    flavor = guest.flavor
-    numa = numa_requirements(
-        flavor.vcpus, flavor.memory_mb, flavor.extra_specs, guest.image.properties
-    )
-    policy = numa.pci_numa_affinity_policy
+    policy = numa_of(guest.flavor, guest.image.properties).pci_numa_affinity_policy
     requests = device_requests(None, request.pci_requests, state.policy.pci.aliases, policy)
     shares = attached_shares(state, request, requests)
     devices = device_fit(state, owner, requests, reusable_by(state, owner, ()), shares)

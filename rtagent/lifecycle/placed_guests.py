@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.allocation.kept_views import host_for_new_owners
-from rtagent.allocation.requirements import local_disk_mb
+from rtagent.allocation.requirements import local_disk_mb, numa_of
 from rtagent.errors import InvalidFlavor
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import event_of
@@ -45,9 +45,7 @@ def requirements_of(flavor: Flavor, image: Image) -> NumaRequirements:
     another agent have allowed it, and the guest counts as one without extra specs.
     """
     try:
-        return numa_requirements(
-            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image.properties
-        )
+        return numa_of(flavor, image.properties)
     except InvalidFlavor:
         return numa_requirements(flavor.vcpus, flavor.memory_mb, {}, {})
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rtagent.allocation.capacity import shortfalls
+from rtagent.allocation.requirements import numa_of
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import (
     ClaimConflict,
@@ -26,9 +27,9 @@ from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.guest import GuestLayout, ServerMetadata
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest, Flavor, Instance
-from rtagent.model.usage import Usage, assignment_usage
+from rtagent.model.usage import assignment_usage
 from rtagent.numa.host_cells import page_pools
-from rtagent.numa.requirements import NumaRequirements, numa_requirements
+from rtagent.numa.requirements import NumaRequirements
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.mdev import mdev_uuid
@@ -57,10 +58,7 @@ def check_available(state: NodeState, claim: Claim) -> None:
 
 
 def _quantities(state: NodeState, claim: Claim) -> Iterator[str]:
-    required = Usage(
-        vcpus=claim.vcpus, pcpus=claim.pcpus, memory_mb=claim.memory_mb, disk_mb=claim.disk_mb
-    )
-    yield from map(str, shortfalls(state, claim.owner_id, required))
+    yield from map(str, shortfalls(state, claim.owner_id, claim.usage))
     cells = (claim.numa_topology or Assignment()).cells
     needs = {
         HostResource.SIZES: claim.memory_mb,
@@ -287,9 +285,7 @@ def _claim(
 def _requirements(flavor: Flavor, metadata: ServerMetadata) -> NumaRequirements:
     """:raises DomainNotAdoptable: the extra specs or the image properties are invalid."""
     try:
-        return numa_requirements(
-            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, metadata.image.properties
-        )
+        return numa_of(flavor, metadata.image.properties)
     except InvalidFlavor as error:
         raise DomainNotAdoptable(f"its flavor: {error.message}") from error
 

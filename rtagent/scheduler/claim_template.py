@@ -1,13 +1,11 @@
 """ClaimTemplate: the claim that a request needs on any host, for any of its instances."""
 
 import hashlib
-from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from rtagent.allocation import requirements
-from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
 from rtagent.model.claim import BUILD, LIVE_MIGRATION, MOVE_TYPES
 from rtagent.model.migration import MoveRequest, SourceFacts
@@ -85,11 +83,12 @@ def claim_template(spec: RequestSpec, page_sizes: tuple[int | None, ...] = ()) -
     sizes = page_sizes if kind == LIVE_MIGRATION else ()
     # Each host defines its own aliases of devices.
     required = requirements.from_request(build, Policy(), lambda *_: ())
+    needs_devices = spec.pci_requests or spec.flavor.extra_specs.get(EXTRA_SPEC)
     return ClaimTemplate(
         kind=kind,
         build=build,
         page_sizes=sizes,
-        plain=required.usage if _is_plain(required, build) else None,
+        plain=required.usage if required.is_plain and not needs_devices else None,
         needs_units=bool(required.assigned_resources),
         digest=_digest(build, kind, sizes),
     )
@@ -111,32 +110,8 @@ def limits_of(spec: RequestSpec) -> Limits:
     return replace(spec.limits, numa_topology=replace(numa, network_metadata=spec.network_metadata))
 
 
-def _is_plain(required: Requirements, build: BuildRequest) -> bool:
-    instance, numa = build.instance, required.numa
-    others = (
-        numa.cells,
-        numa.pcpus,
-        numa.realtime,
-        required.assigned_resources,
-        required.mem_encryption,
-        required.limits,
-        instance.pci_requests,
-        instance.flavor.extra_specs.get(EXTRA_SPEC),
-    )
-    return not any(others)
-
-
 def _digest(build: BuildRequest, kind: str, page_sizes: tuple[int | None, ...]) -> str:
-    instance = build.instance
-    flavor = instance.flavor
-    read: Mapping[str, object] = {
-        "kind": kind,
-        "flavor": replace(flavor, name="", flavorid=""),
-        "image": instance.image.properties,
-        "pci_requests": instance.pci_requests,
-        "is_volume_backed": instance.is_volume_backed,
-        "limits": build.limits,
-        "extra_resource": build.extra_resource,
-        "page_sizes": page_sizes,
-    }
+    instance, flavor = build.instance, replace(build.instance.flavor, name="", flavorid="")
+    guest = flavor, instance.image.properties, instance.pci_requests, instance.is_volume_backed
+    read = (kind, page_sizes, *guest, build.limits, build.extra_resource)
     return hashlib.sha256(_sorted.encode(read)).hexdigest()

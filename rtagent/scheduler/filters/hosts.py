@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from rtagent.allocation.requirements import numa_of
 from rtagent.model.base import Value
-from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.requests import EXTRA_SPEC
 from rtagent.scheduler.filter import Check, Filter, Rejection, Request
 from rtagent.scheduler.filters.aggregates import limit_of
@@ -165,8 +165,7 @@ class NUMATopologyFilter(Filter):
 
     def prepare(self, request: Request) -> Check | None:
         """Judge guests with cells: pinned, with page sizes, with persistent memory, for example."""
-        flavor, image = request.spec.flavor, request.spec.image.properties
-        required = numa_requirements(flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image)
+        required = numa_of(request.spec.flavor, request.spec.image.properties)
         return fit_check(request) if required.cells else None
 
 
