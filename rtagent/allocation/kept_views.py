@@ -78,10 +78,7 @@ def device_fit(
         return None
     if shares is None and not parents and state.is_new(owner_id):
         return _device_fit_for_new_owners(state, tuple(requests))
-    allocations = device_allocations(state) if requests else DeviceAllocations(state.devices, ())
-    if parents:
-        allocations = allocations.with_parents(parents, owner_id)
-    return _device_fit(state, owner_id, requests, allocations, reusable.devices, shares)
+    return _device_fit(state, owner_id, requests, reusable.devices, shares, parents)
 
 
 def _device_fit_for_new_owners(state: NodeState, requests: tuple[DeviceRequest, ...]) -> DeviceFit:
@@ -91,10 +88,7 @@ def _device_fit_for_new_owners(state: NodeState, requests: tuple[DeviceRequest, 
     known = _fits_for_new_owners(state)
     fit = known.get(requests)
     if fit is None:
-        allocations = (
-            device_allocations(state) if requests else DeviceAllocations(state.devices, ())
-        )
-        fit = _device_fit(state, "", requests, allocations, {}, None)
+        fit = _device_fit(state, "", requests, {})
         if len(known) < MAX_DEVICE_FITS:
             known[requests] = fit
     return fit
@@ -118,11 +112,14 @@ def _device_fit(
     state: NodeState,
     owner_id: str,
     requests: Sequence[DeviceRequest],
-    allocations: DeviceAllocations,
     reusable: Mapping[str, str],
-    shares: DeviceShares | None,
+    shares: DeviceShares | None = None,
+    parents: Collection[str] = (),
 ) -> DeviceFit:
     assert state.topology is not None
+    allocations = device_allocations(state) if requests else DeviceAllocations(state.devices, ())
+    if parents:
+        allocations = allocations.with_parents(parents, owner_id)
     return DeviceFit(
         requests,
         allocations,
