@@ -119,7 +119,7 @@ class Engine:
             elif at < len(steps):
                 at = self._do(steps[at], at)
             else:
-                return self._finish()
+                return self._end(self._table.done(self._run), state="done")
 
     def _do(self, step: Step, at: int) -> int:
         """Make a step; return the index of the next one."""
@@ -198,9 +198,6 @@ class Engine:
             run.server = server
         run.save(server or run.server, deleted=server is None, owner=None, **fields)
         return server
-
-    def _finish(self) -> Server | None:
-        return self._end(self._table.done(self._run), state="done")
 
     def _failed(self) -> OperationFailed:
         self._end(self._table.failed(self._run), state="failed")

@@ -70,11 +70,15 @@ class Progress(Value, frozen=True, kw_only=True):
     @property
     def dest(self) -> Place:
         """The claim at the selected host."""
-        assert self.selection is not None
         assert self.claim is not None
-        return Place(
-            host=self.selection.host, node_uuid=self.selection.provider_uuid, claim=self.claim
-        )
+        return self.selected
+
+    @property
+    def selected(self) -> Place:
+        """The selected host, with its claim as far as it is known."""
+        assert self.selection is not None
+        claim = self.claim or {"uuid": self.selection.operation_id}
+        return Place(host=self.selection.host, node_uuid=self.selection.provider_uuid, claim=claim)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON primitives."""

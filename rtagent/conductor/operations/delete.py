@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rtagent.conductor.engine import Step, Table, gone
 from rtagent.conductor.errors import OperationTaken
 from rtagent.conductor.operations import allocations
-from rtagent.conductor.operations.hosts import claimed, owe
+from rtagent.conductor.operations.hosts import owe
 from rtagent.conductor.operations.moves import migration_uuid
 from rtagent.conductor.run import Progress, Run, progress_of
 from rtagent.errors import RtAgentError
@@ -85,7 +85,7 @@ def forced_progress(
     if interrupted is not None:
         progress = progress_of(interrupted.progress)
         found += [] if progress.source is None else [progress.source]
-        found += [] if progress.selection is None else [claimed(progress)]
+        found += [] if progress.selection is None else [progress.selected]
         migrations.append(migration_uuid(interrupted))
     return Progress(
         spec=server.spec,

@@ -155,15 +155,7 @@ def allocate(run: Run) -> None:
 
 def selected(run: Run) -> Place:
     """Return the selected host, with its claim as far as it is known."""
-    return claimed(run.progress)
-
-
-def claimed(progress: Progress) -> Place:
-    """Return the host that an operation has selected, with its claim as far as it is known."""
-    selection = progress.selection
-    assert selection is not None
-    claim = progress.claim or {"uuid": selection.operation_id}
-    return Place(host=selection.host, node_uuid=selection.provider_uuid, claim=claim)
+    return run.progress.selected
 
 
 def claim_arguments(run: Run) -> dict[str, Any]:
