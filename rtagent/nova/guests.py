@@ -242,15 +242,8 @@ def _networks(nova: Any) -> NetworkMetadata:
 
 def migration_facts(nova: Any) -> MigrationFacts:
     """Return the facts of a migration. Its status is not one: it is that of another database."""
-    return MigrationFacts(
-        uuid=nova.uuid,
-        migration_type=nova.migration_type,
-        source_compute=nova.source_compute,
-        source_node=nova.source_node,
-        dest_compute=nova.dest_compute,
-        dest_node=nova.dest_node,
-        dest_host=nova.dest_host,
-    )
+    names = ("uuid", "migration_type", "source_compute", "source_node", "dest_compute", "dest_node")
+    return MigrationFacts(**{name: getattr(nova, name) for name in (*names, "dest_host")})
 
 
 def quantities(state: NodeState, allocations: Any) -> Iterator[AssignedQuantity]:

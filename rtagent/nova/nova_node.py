@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -24,7 +24,7 @@ from rtagent.model.assignment import AssignedQuantity, AssignedResource, PmemNam
 from rtagent.model.change import Call
 from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
 from rtagent.model.guest import AdoptRequest
-from rtagent.model.migration import MigrationFacts, MigrationType, MoveRequest
+from rtagent.model.migration import MigrationFacts, MoveRequest
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
@@ -277,14 +277,8 @@ class NovaNode:
         record = self.state.migrations.get(claim.migration_uuid or "")
         if outcome is None or record is None:
             return
-        facts = MigrationFacts(
-            uuid=record.uuid,
-            migration_type=cast(MigrationType, record.migration_type),
-            source_compute=record.source_compute,
-            source_node=record.source_node,
-            dest_compute=record.dest_compute,
-            dest_node=record.dest_node,
-        )
+        names = MigrationFacts.__struct_fields__
+        facts = MigrationFacts(**{name: getattr(record, name) for name in names})
         call = _call("settle_move")
         self.embedded.tracker.execute(settle_move, call, claim.owner_id, facts, outcome)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rtagent import errors
 from rtagent.lifecycle.consequences import granted
@@ -33,18 +33,14 @@ def new_record(
     now: datetime,
 ) -> Migration:
     """Make a node's record of a move from what the caller says about it."""
-    known = {name: getattr(facts, name) for name in MigrationFacts.__struct_fields__}
     return Migration(
-        **{
-            **known,
-            "node_uuid": node.uuid,
-            "role": role,
-            "instance_uuid": owner_id,
-            "claim_uuid": claim_uuid,
-            "status": status,
-            "created_at": now,
-            "updated_at": now,
-        }
+        **{**asdict(facts), "status": status},
+        node_uuid=node.uuid,
+        role=role,
+        instance_uuid=owner_id,
+        claim_uuid=claim_uuid,
+        created_at=now,
+        updated_at=now,
     )
 
 
