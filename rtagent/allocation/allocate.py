@@ -1,18 +1,13 @@
 """Allocation: decide whether a claim's requirements fit the host, and choose its resources."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from rtagent.allocation import capacity
 from rtagent.allocation.kept_views import Reusable, device_fit, host_for, reusable_by
 from rtagent.allocation.provider_pools import ProviderPools
-from rtagent.allocation.quantities import (
-    FittedEncryption,
-    FittedQuantities,
-    fit_encryption,
-    fit_quantities,
-)
+from rtagent.allocation.quantities import FittedEncryption, fit_encryption, fit_quantities
 from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.shares import Shares, foreign
 from rtagent.allocation.unknown_usage import needs_of, unknown_usage
@@ -26,14 +21,12 @@ from rtagent.model.node_state import NodeState
 from rtagent.numa.fit import Fitted, fit
 from rtagent.pci.assigned_resources import (
     FittedResources,
-    ResourceRequest,
     allocatable_inventories,
     resource_choices,
     resource_users,
 )
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.placement_reporting import provider_of_resource
-from rtagent.pci.resource_groups import ResourceGroup
 
 #: The maximum number of choices of parent devices to try.
 MAX_CHOICES = 64
@@ -71,7 +64,17 @@ def allocate(
     others = foreign(ProviderPools(state), required.assigned_resources)
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
     unknown = unknown_usage(state, owner_id, needs_of(state, required, units))
-    choices = _resource_choices(state, owner_id, units, required.numbered, reusable, shares)
+    choices = resource_choices(
+        allocatable_inventories(state) if units else (),
+        resource_users(state) if units else {},
+        owner_id,
+        units,
+        where=state.node.hypervisor_hostname,
+        provider_of=partial(provider_of_resource, state),
+        reusable=reusable.identifiers,
+        shares=shares.resources if shares else None,
+        numbered=required.numbered,
+    )
     placed = _place(state, owner_id, required, reusable, shares, choices)
     quantities = fit_quantities(
         state, owner_id, others, shares.quantities if shares else None, required.numbered
@@ -155,31 +158,10 @@ def _host_cells(cells: Fitted | Refused) -> frozenset[int]:
     return frozenset(cell.id for cell in assigned)
 
 
-def _resource_choices(
-    state: NodeState,
-    owner_id: str,
-    asked: Mapping[str, ResourceRequest],
-    numbered: Sequence[ResourceGroup],
-    reusable: Reusable,
-    shares: Shares | None,
-) -> Iterator[FittedResources | Refused]:
-    return resource_choices(
-        allocatable_inventories(state) if asked else (),
-        resource_users(state) if asked else {},
-        owner_id,
-        asked,
-        where=state.node.hypervisor_hostname,
-        provider_of=partial(provider_of_resource, state),
-        reusable=reusable.identifiers,
-        shares=shares.resources if shares else None,
-        numbered=numbered,
-    )
-
-
 def _quantities(
-    fitted: FittedQuantities | Refused, encrypted: FittedEncryption | Refused
+    fitted: tuple[AssignedQuantity, ...] | Refused, encrypted: FittedEncryption | Refused
 ) -> tuple[AssignedQuantity, ...]:
-    quantities = fitted.quantities if isinstance(fitted, FittedQuantities) else ()
+    quantities = () if isinstance(fitted, Refused) else fitted
     context = encrypted.context if isinstance(encrypted, FittedEncryption) else None
     return quantities if context is None else (*quantities, context)
 

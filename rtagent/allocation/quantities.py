@@ -32,19 +32,13 @@ _Offers = Mapping[tuple[str, str], AdditionalInventory]
 _Chosen = Sequence[tuple[AdditionalInventory, int]]
 
 
-class FittedQuantities(Value, frozen=True):
-    """All requested quantities."""
-
-    quantities: tuple[AssignedQuantity, ...]
-
-
 def fit_quantities(
     state: NodeState,
     owner_id: str,
     requests: Mapping[str, int],
     shares: Mapping[str, Mapping[str, int]] | None,
     numbered: Sequence[ResourceGroup] = (),
-) -> FittedQuantities | Refused:
+) -> tuple[AssignedQuantity, ...] | Refused:
     """Return all requested quantities, or every reason why they are not available.
 
     Without shares, the first provider with enough gives all of a group, and all of a class without
@@ -56,7 +50,7 @@ def fit_quantities(
     :param numbered: the flavor's numbered groups, parts of `requests`.
     """
     if not requests:  # most guests
-        return FittedQuantities(())
+        return ()
     offers = {
         (each.suffix, each.resource_class): each for each in state.policy.placement.additional
     }
@@ -77,7 +71,7 @@ def _chosen(
     groups: Sequence[ResourceGroup],
     offers: _Offers,
     numbered: Sequence[ResourceGroup],
-) -> FittedQuantities | Refused:
+) -> tuple[AssignedQuantity, ...] | Refused:
     def preferred(group: ResourceGroup) -> Sequence[str]:
         return list(dict.fromkeys(suffix for suffix, name in offers if name in group.quantities))
 
@@ -121,10 +115,10 @@ def _alone(
 
 def _fitted(
     state: NodeState, chosen: _Chosen, reasons: Sequence[Reason] = ()
-) -> FittedQuantities | Refused:
+) -> tuple[AssignedQuantity, ...] | Refused:
     if reasons:
         return refuse(reasons)
-    return FittedQuantities(tuple(_assigned(state, each, number) for each, number in chosen))
+    return tuple(_assigned(state, each, number) for each, number in chosen)
 
 
 def _shortfalls(state: NodeState, owner_id: str, chosen: _Chosen) -> Iterator[Reason]:
@@ -197,22 +191,16 @@ def fit_encryption(
     """
     if model is None:
         return FittedEncryption()
-    suffix, inventory = mem_encryption.provider_suffix(model), context_inventories(state).get(model)
+    inventory = context_inventories(state).get(model)
     if inventory is None:
-        where = provider_name(state.node, suffix)
+        where = provider_name(state.node, mem_encryption.provider_suffix(model))
         missing = _reason(state, mem_encryption.RESOURCE_CLASS, 1, 0, ReasonCode.NOT_OFFERED)
         return refuse([replace(missing, where=where, unit="contexts")])
     if (reason := additional_shortfall(state, owner_id, inventory, 1)) is not None:
         return refuse([reason])
     assert state.topology is not None, "it offers contexts"
     host = next(each for each in state.topology.mem_encryption if each.model == model)
-    context = AssignedQuantity(
-        provider=provider_uuid(state.node, state.policy.placement, suffix),
-        suffix=suffix,
-        resource_class=mem_encryption.RESOURCE_CLASS,
-        quantity=1,
-    )
-    return FittedEncryption(host.of_guest, context)
+    return FittedEncryption(host.of_guest, _assigned(state, inventory, 1))
 
 
 def _number(state: NodeState, capacity: mem_encryption.EncryptionCapacity) -> int:
