@@ -17,7 +17,7 @@ from rtagent.conductor.errors import (
 )
 from rtagent.conductor.operations import STATES, TABLES
 from rtagent.conductor.operations.delete import FORCED_DELETE, forced_progress, instead_of
-from rtagent.conductor.patience import Background, Patience
+from rtagent.conductor.patience import Patience, background
 from rtagent.conductor.ports import Begun, ServerStore
 from rtagent.conductor.run import ConductorOptions, Outside, Progress, Run, progress_of
 from rtagent.errors import RtAgentError
@@ -368,7 +368,7 @@ class Conductor:
         beat = partial(self._store.beat, operation)
         interval = self._options.takeover_time / 5
         try:
-            with Background("rtagent-beat", (beat,), interval):
+            with background("rtagent-beat", (beat,), interval):
                 return engine.work()
         except KeyboardInterrupt:  # so that it can be resumed at once
             with suppress(RtAgentError):

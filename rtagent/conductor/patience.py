@@ -1,11 +1,9 @@
-"""Repeated calls. Patience: while a repetition may succeed. Background: during a long step."""
-
-from __future__ import annotations
+"""Repeated calls. Patience: while a repetition may succeed. `background`: during a long step."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
-from types import TracebackType
 from typing import TypeVar
 
 from rtagent.errors import AllocationNotWritten, RtAgentError
@@ -58,48 +56,34 @@ class Patience:
                 wait = min(2 * wait, LONGEST_WAIT)
 
 
-class Background:
+@contextmanager
+def background(
+    name: str, calls: Sequence[Callable[[], object]], interval: float, limit: float | None = None
+) -> Iterator[None]:
     """A context in which calls are repeated at an interval.
 
     The thread ends with the context, with an error that is not retriable, or after `limit` seconds.
     Without a limit, it goes on as long as the context: the work there is not finished.
+
+    :param calls: each is bounded in time. An error that is retriable is ignored, because the next
+        turn repeats the call.
     """
+    stop = threading.Event()
 
-    def __init__(
-        self,
-        name: str,
-        calls: Sequence[Callable[[], object]],
-        interval: float,
-        limit: float | None = None,
-    ) -> None:
-        """:param calls: each is bounded in time. An error that is retriable is ignored, because the
-        next turn repeats the call.
-        """
-        self._calls, self._interval = calls, interval
-        self._turns = None if limit is None else max(1, int(limit / interval))
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def __enter__(self) -> Background:
-        if self._calls:
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()  # not joined: a call in the thread may take as long as its time-out
-
-    def _run(self) -> None:
-        for _ in count() if self._turns is None else range(self._turns):
-            if self._stop.wait(self._interval):
+    def run() -> None:
+        for _ in count() if limit is None else range(max(1, int(limit / interval))):
+            if stop.wait(interval):
                 return
-            for call in self._calls:
+            for call in calls:
                 try:
                     call()
                 except RtAgentError as error:
                     if not error.retriable:
                         return
+
+    if calls:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()  # not joined: a call in the thread may take as long as its time-out

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import HookFailed, InvalidReply, OperationTaken
-from rtagent.conductor.patience import Background, Patience
+from rtagent.conductor.patience import Patience, background
 from rtagent.conductor.ports import Agents, Allocations, Enactor, Hooks, SchedulerPort, ServerStore
 from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Converter, Value
@@ -302,7 +302,7 @@ class Run:
             except Exception as error:
                 raise HookFailed(hook=name, host=hosts[-1], why=str(error)) from error
 
-    def renewing(self, lease: Place | None) -> AbstractContextManager[Background]:
+    def renewing(self, lease: Place | None) -> AbstractContextManager[None]:
         """Return a context in which a claim's lease is renewed: at an interval, and at once unless
         this operation has just made the claim.
 
@@ -314,7 +314,7 @@ class Run:
         if self.operation.epoch > 1 or self._clock.monotonic() - self._began >= interval:
             for call in calls:
                 self.reach(call)
-        return Background("rtagent-lease", calls, interval, limit)
+        return background("rtagent-lease", calls, interval, limit)
 
     def _renew(self, lease: Place) -> None:
         """Renew a lease. A repeated operation id would only read the claim."""
