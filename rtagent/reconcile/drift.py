@@ -1,6 +1,6 @@
 """Differences between claims and the host: orphans, drift, absent resources, suspect claims."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
@@ -189,13 +189,7 @@ def _unit_differences(
     yield from _certain(seen, HostResource.CPUS, _cpus(assignment, seen.pcpus))
     yield from _certain(seen, HostResource.PAGES, _pages(assignment, seen))
     yield from _certain(seen, HostResource.ENCRYPTION, encryption)
-    for names, units in (
-        (_addresses, seen.devices),
-        (_mdevs, seen.mdevs),
-        (_namespaces, seen.namespaces),
-    ):
-        devices = _devices(names, units, claim, attached)
-        yield from _certain(seen, HostResource.DEVICES, devices)
+    yield from _certain(seen, HostResource.DEVICES, _devices(claim, seen, attached))
 
 
 def _certain(
@@ -231,25 +225,12 @@ def _pages(assignment: Assignment, seen: Occupancy) -> Iterator[_Difference]:
         yield resource, "pages", claimed.get((cell, size), 0), observed.get((cell, size), 0)
 
 
-#: From names of a claim's devices in a domain document to their names for the operator.
-_Names = Callable[[Claim], Mapping[str, str]]
-
-
-def _addresses(claim: Claim) -> Mapping[str, str]:
-    return {device.address: f"PCI device {device.address}" for device in claim.pci}
-
-
-def _mdevs(claim: Claim) -> Mapping[str, str]:
+def _names(claim: Claim) -> Mapping[str, str]:
+    """The names of a claim's devices for the operator, by their names in a domain document."""
+    units = {**claimed_mdevs(claim), **assigned_namespaces(claim.resources)}
     return {
-        uuid: f"{unit.resource_class} {unit.identifier}"
-        for uuid, unit in claimed_mdevs(claim).items()
-    }
-
-
-def _namespaces(claim: Claim) -> Mapping[str, str]:
-    return {
-        name: f"{unit.resource_class} {name}"
-        for name, unit in assigned_namespaces(claim.resources).items()
+        **{device.address: f"PCI device {device.address}" for device in claim.pci},
+        **{name: f"{unit.resource_class} {unit.identifier}" for name, unit in units.items()},
     }
 
 
@@ -261,14 +242,13 @@ def _encryption(claim: Claim, seen: str | None) -> Iterator[_Difference]:
         yield resource, "context", int(model == claimed), int(model == seen)
 
 
-def _devices(
-    names: _Names, seen: frozenset[str], claim: Claim, attached: Sequence[Claim]
-) -> Iterator[_Difference]:
+def _devices(claim: Claim, domain: Occupancy, attached: Sequence[Claim]) -> Iterator[_Difference]:
     """Devices that the claims assign and the domain lacks, and devices that it has besides. A
     device of a building attach claim may or may not be there."""
-    assigned, optional = dict(names(claim)), dict[str, str]()
+    assigned, optional = dict(_names(claim)), dict[str, str]()
     for each in attached:
-        (optional if each.state == BUILDING else assigned).update(names(each))
+        (optional if each.state == BUILDING else assigned).update(_names(each))
+    seen = domain.devices | domain.mdevs | domain.namespaces
     for name in sorted(assigned.keys() | (seen - optional.keys())):
         resource = assigned.get(name, f"device {name}")
         yield resource, "device", int(name in assigned), int(name in seen)
