@@ -10,12 +10,13 @@ from typing import TypeVar
 from msgspec.structs import asdict, replace
 
 from rtagent.lifecycle.consequences import with_consequences
+from rtagent.lifecycle.moves.context import new_record
 from rtagent.lifecycle.transitions import event_of
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, OUTGOING, Claim
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.event import DRIFT_FOUND, DriftPayload, Notification
-from rtagent.model.migration import RELEASED_STATUS, SOURCE, Migration, TakenOver
+from rtagent.model.migration import RELEASED_STATUS, SOURCE, Migration, MigrationFacts, TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation, Reboot
 from rtagent.model.owners import main_claims
@@ -89,20 +90,16 @@ def evacuation_records(
     for transition in transitions:
         by = transition.taken_over
         if by is not None and by.migration_uuid and by.migration_uuid not in state.migrations:
-            yield Migration(
+            node, claim = state.node, state.claims[transition.claim_uuid]
+            facts = MigrationFacts(
                 uuid=by.migration_uuid,
-                node_uuid=state.node.uuid,
-                role=SOURCE,
-                instance_uuid=state.claims[transition.claim_uuid].owner_id,
                 migration_type="evacuation",
-                status=RELEASED_STATUS["evacuation"],
-                claim_uuid=transition.claim_uuid,
-                source_compute=state.node.host,
-                source_node=state.node.hypervisor_hostname,
+                source_compute=node.host,
+                source_node=node.hypervisor_hostname,
                 dest_compute=by.host,
-                created_at=now,
-                updated_at=now,
             )
+            status = RELEASED_STATUS["evacuation"]
+            yield new_record(node, claim.owner_id, facts, status, SOURCE, claim.uuid, now)
 
 
 MISSING = "its domain is neither running nor defined here"

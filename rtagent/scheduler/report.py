@@ -119,15 +119,9 @@ def report_of(
 def _unknown(state: NodeState) -> Iterator[DomainUsage]:
     """Yield the domains of which something is unknown. All that is known is in the total."""
     running = (each for domains in running_with_unknown(state).values() for each in domains)
-    for uuid, usage in sorted({each.domain_uuid: each for each in running}.items()):
-        yield DomainUsage(
-            domain_uuid=uuid,
-            name=usage.name,
-            active=True,
-            vcpus=0,
-            memory_mb=0,
-            occupancy=Occupancy(unknown=usage.occupancy.unknown),
-        )
+    for _, usage in sorted({each.domain_uuid: each for each in running}.items()):
+        unknown = Occupancy(unknown=usage.occupancy.unknown)
+        yield replace(usage, vcpus=0, memory_mb=0, occupancy=unknown)
 
 
 def usage_of(state: NodeState) -> host_report.HostUsage:
