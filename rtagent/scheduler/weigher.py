@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import ClassVar
 
 from rtagent.conf.scheduler import FilterOptions
@@ -23,12 +24,15 @@ class Weigher:
     :ivar counts: what the numbers of `counted` are, for people; "": they have no name.
     :ivar least: the lower bound of normalisation, for which smaller weights count; None: the lowest
         weight.
+    :ivar field: of hosts, whose values are the raw weights. A weigher without one has its own
+        `weights`.
     """
 
     multiplier_key: ClassVar[str | None] = None
     sign: ClassVar[int] = 1
     least: ClassVar[float | None] = None
     counts: ClassVar[str] = ""
+    field: ClassVar[str]
 
     def __init__(self, options: FilterOptions) -> None:
         self.options = options
@@ -65,7 +69,7 @@ class Weigher:
 
         :return: None: by the request or the options, not by the hosts, all weights are equal.
         """
-        raise NotImplementedError
+        return list(map(attrgetter(self.field), hosts))
 
 
 def _by_aggregates(host: HostState, key: str | None) -> float | None:

@@ -18,9 +18,7 @@ class RAMWeigher(Weigher):
     multiplier_key = "ram_weight_multiplier"
     counts = "MB of free memory"
     least = 0.0
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.free_ram_mb for host in hosts]
+    field = "free_ram_mb"
 
 
 class CPUWeigher(Weigher):
@@ -40,9 +38,7 @@ class DiskWeigher(Weigher):
     multiplier_key = "disk_weight_multiplier"
     counts = "MB of free disk"
     least = 0.0
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.free_disk_mb for host in hosts]
+    field = "free_disk_mb"
 
 
 class PCIWeigher(Weigher):
@@ -69,9 +65,7 @@ class IoOpsWeigher(Weigher):
     multiplier_key = "io_ops_weight_multiplier"
     counts = "busy instances"
     least = 0.0
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.num_io_ops for host in hosts]
+    field = "num_io_ops"
 
 
 class NumInstancesWeigher(Weigher):
@@ -79,9 +73,7 @@ class NumInstancesWeigher(Weigher):
 
     multiplier_key = "num_instances_weight_multiplier"
     counts = "instances"
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.num_instances for host in hosts]
+    field = "num_instances"
 
 
 class BuildFailureWeigher(Weigher):
@@ -90,9 +82,7 @@ class BuildFailureWeigher(Weigher):
     multiplier_key = "build_failure_weight_multiplier"
     counts = "failed builds"
     sign = -1
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.failed_builds for host in hosts]
+    field = "failed_builds"
 
 
 class ServerGroupSoftAffinityWeigher(Weigher):
@@ -143,9 +133,7 @@ class HypervisorVersionWeigher(Weigher):
     """Prefers hosts with a newer hypervisor."""
 
     multiplier_key = "hypervisor_version_weight_multiplier"
-
-    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float]:
-        return [host.hypervisor_version for host in hosts]
+    field = "hypervisor_version"
 
 
 class ImagePropertiesWeigher(Weigher):
