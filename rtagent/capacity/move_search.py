@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, permutations
 
+from msgspec.structs import replace
+
 from rtagent.capacity.fleet import JudgedHost
 from rtagent.capacity.guest_moves import COLD, Guest, arrived, bound_of, guests, left
 from rtagent.capacity.rooms import Rooms
@@ -44,6 +46,16 @@ class Plan(Value, frozen=True, kw_only=True):
     states: States
 
 
+class _Course(Value, frozen=True):
+    """A plan that is being made. :ivar tasks: the guests that have still to move.
+    :ivar steps: the moves that were made. :ivar states: those after them.
+    """
+
+    tasks: tuple[_Task, ...]
+    steps: tuple[Step, ...] = ()
+    states: States = {}
+
+
 class MoveSearch:
     """A search.
 
@@ -74,7 +86,8 @@ class MoveSearch:
         """Return the cheapest plan of so many moves, of those that were searched."""
         best: Plan | None = None
         self._limit = math.inf
-        if number > 1 and not self._any_moves():
+        everybody = chain.from_iterable(map(self._guests_on, self.hosts))
+        if number > 1 and not any(self._can_move(guest, 0) for guest in everybody):
             return None  # no plan has a first move
         for extra in range(number):
             for group in self._groups(number - extra, extra):
@@ -88,11 +101,6 @@ class MoveSearch:
                     if plan is not None and plan.cost[0] < self._limit:
                         best, self._limit = plan, plan.cost[0]
         return best
-
-    def _any_moves(self) -> bool:
-        return any(
-            self._can_move(guest, 0) for uuid in self.hosts for guest in self._guests_on(uuid)
-        )
 
     def smallest_leaving(self) -> Guest | None:
         """Return the smallest guest whose departure alone would make enough room, or None."""
@@ -189,37 +197,37 @@ class MoveSearch:
     def _of_group(self, group: Group, extra: int) -> Plan | None:
         """Return a plan that moves these guests, with so many further moves."""
         for order in permutations(group):
-            plan = self._plan(tuple((guest, None) for guest in order), (), {}, extra)
+            plan = self._plan(_Course(tuple((guest, None) for guest in order)), extra)
             if plan is not None:
                 return plan
         return None
 
-    def _plan(
-        self, tasks: tuple[_Task, ...], steps: tuple[Step, ...], states: States, extra: int
-    ) -> Plan | None:
-        """Return a plan of the steps that were made, with tasks and further moves."""
-        if not tasks:
-            return self._checked(steps, states)
-        (guest, only), *rest = tasks
-        for uuid, kind in self._ways(guest, only, states):
-            after = self._after(guest, uuid, kind, states)
+    def _plan(self, course: _Course, extra: int) -> Plan | None:
+        """Return a plan of the steps that were made, with the tasks and further moves."""
+        if not course.tasks:
+            return self._checked(course)
+        (guest, only), *others = course.tasks
+        rest = replace(course, tasks=tuple(others))
+        for uuid, kind in self._ways(guest, only, course.states):
+            after = self._after(guest, uuid, kind, course.states)
             if after is not None:
-                plan = self._plan(tuple(rest), (*steps, (guest, uuid, kind)), after, extra)
+                steps = (*course.steps, (guest, uuid, kind))
+                plan = self._plan(replace(rest, steps=steps, states=after), extra)
                 if plan is not None:
                     return plan
         if not extra or only is not None:
             return None
         plans = (
-            self._after_others(guest, tuple(rest), steps, states, extra),
-            self._there_and_back(guest, tuple(rest), steps, states, extra - 1),
+            self._after_others(guest, rest, extra),
+            self._there_and_back(guest, rest, extra - 1),
         )
         return min(filter(None, plans), key=lambda plan: plan.cost, default=None)
 
-    def _checked(self, steps: tuple[Step, ...], states: States) -> Plan | None:
+    def _checked(self, course: _Course) -> Plan | None:
         """Return the plan, if the builds fit after it."""
-        cold = sum(kind == COLD for _, _, kind in steps)
-        memory = _memory(guest for guest, _, _ in steps)
-        plan = Plan(cost=(memory, cold), steps=steps, states=states)
+        cold = sum(kind == COLD for _, _, kind in course.steps)
+        memory = _memory(guest for guest, _, _ in course.steps)
+        plan = Plan(cost=(memory, cold), steps=course.steps, states=course.states)
         return plan if self.number_after(plan, self._rooms.count) >= self._rooms.count else None
 
     def number_after(self, plan: Plan, most: int) -> int:
@@ -230,16 +238,9 @@ class MoveSearch:
         )
         return self._rooms.total + sum(changes)
 
-    def _after_others(
-        self,
-        guest: Guest,
-        rest: tuple[_Task, ...],
-        steps: tuple[Step, ...],
-        states: States,
-        extra: int,
-    ) -> Plan | None:
+    def _after_others(self, guest: Guest, rest: _Course, extra: int) -> Plan | None:
         """Return a plan in which other guests make way for a guest at its destination."""
-        moving = [guest, *(step[0] for step in steps), *(task[0] for task in rest)]
+        moving = [guest, *(step[0] for step in rest.steps), *(task[0] for task in rest.tasks)]
         moved, memory = {each.claim.uuid for each in moving}, _memory(moving)
         allowed = set(self.allowed(guest, guest.kinds[-1]))
         for number in range(1, extra + 1):
@@ -252,8 +253,8 @@ class MoveSearch:
                 able = all(self._can_move(other, left_over) for other in others)
                 if uuid not in allowed or not able or not moved.isdisjoint(uuids):
                     continue
-                tasks = (*((other, None) for other in others), (guest, uuid), *rest)
-                plan = self._plan(tasks, steps, states, left_over)
+                tasks = (*((other, None) for other in others), (guest, uuid), *rest.tasks)
+                plan = self._plan(replace(rest, tasks=tasks), left_over)
                 if plan is not None:
                     return plan
         return None
@@ -275,25 +276,19 @@ class MoveSearch:
             self._openings[key] = sorted(found, key=lambda way: _order(way[0]))
         return self._openings[key]
 
-    def _there_and_back(
-        self,
-        guest: Guest,
-        rest: tuple[_Task, ...],
-        steps: tuple[Step, ...],
-        states: States,
-        extra: int,
-    ) -> Plan | None:
+    def _there_and_back(self, guest: Guest, rest: _Course, extra: int) -> Plan | None:
         """Return a plan in which a guest comes back to another place on its own host."""
-        way, host = next(self._ways(guest, None, states), None), self.hosts[guest.host]
-        without = left(host, states.get(guest.host, host.state), guest)
+        way, host = next(self._ways(guest, None, rest.states), None), self.hosts[guest.host]
+        without = left(host, rest.states.get(guest.host, host.state), guest)
         if way is None or without is None:
             return None
         uuid, kind = way
         back = arrived(without, guest, kind)
         if not isinstance(back, NodeState):
             return None
-        trip = ((guest, uuid, kind), (guest, guest.host, kind))
-        return self._plan(rest, (*steps, *trip), {**states, guest.host: back}, extra)
+        steps = (*rest.steps, (guest, uuid, kind), (guest, guest.host, kind))
+        states = {**rest.states, guest.host: back}
+        return self._plan(replace(rest, steps=steps, states=states), extra)
 
     def _after(self, guest: Guest, uuid: str, kind: MigrationType, states: States) -> States | None:
         """Return the states after a move; None: the destination does not take the guest."""
