@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 from rtagent.lifecycle.consequences import with_consequences
 from rtagent.lifecycle.moves.context import new_record
 from rtagent.lifecycle.transitions import event_of
+from rtagent.model.base import Value
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, OUTGOING, Claim
 from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
@@ -107,6 +108,15 @@ MISSING = "its domain is neither running nor defined here"
 ENDINGS = frozenset({"expire", "evacuated"})
 
 
+class _Evidence(Value, frozen=True):
+    """What the steps of owners follow from, see `plan`. :ivar taken: see `taken_over`."""
+
+    seen: Observation
+    lapsed: Set[str]
+    taken: Mapping[str, ClaimTransition]
+    reboot: Reboot | None
+
+
 def plan(
     base: NodeState,
     seen: Observation,
@@ -135,8 +145,9 @@ def plan(
         agreement.retain(seen.domains)
         owners = sorted(_to_compare(base, seen, taken, agreement))
     owner_steps: list[AuditStep] = []
+    evidence = _Evidence(seen, lapsed, taken, reboot)
     for owner in owners:
-        step = _owner_step(base, seen, owner, lapsed, taken, reboot)
+        step = _owner_step(base, owner, evidence)
         if step is None:
             _note_agreement(base, seen, owner, agreement)
         else:
@@ -178,18 +189,11 @@ def _host_step(base: NodeState, seen: Observation) -> Iterator[AuditStep]:
         yield AuditStep(key=HOST, topology=topology, disk_available_least=least)
 
 
-def _owner_step(
-    base: NodeState,
-    seen: Observation,
-    owner: str,
-    lapsed: Set[str],
-    taken: Mapping[str, ClaimTransition],
-    reboot: Reboot | None,
-) -> AuditStep | None:
+def _owner_step(base: NodeState, owner: str, evidence: _Evidence) -> AuditStep | None:
     """The transitions of an owner's claims, and the change of its domain's recorded usage."""
-    claims = base.claims_of(owner)
+    claims, seen = base.claims_of(owner), evidence.seen
     domain = _with_parent_devices(base, seen.domains.get(owner), seen)
-    transitions = tuple(_transitions(claims, domain, seen.complete, lapsed, taken, reboot))
+    transitions = tuple(_transitions(claims, domain, evidence))
     ended = {transition.claim_uuid for transition in transitions if transition.verb in ENDINGS}
     remaining = tuple(claim for claim in claims if claim.uuid not in ended)
     recorded = base.domain_usages.get(owner)
@@ -241,12 +245,7 @@ def unlisted_mdevs(state: NodeState, occupancy: Occupancy, seen: Observation) ->
 
 
 def _transitions(
-    claims: Sequence[Claim],
-    domain: Domain | None,
-    complete: bool,
-    lapsed: Set[str],
-    taken: Mapping[str, ClaimTransition],
-    reboot: Reboot | None,
+    claims: Sequence[Claim], domain: Domain | None, evidence: _Evidence
 ) -> Iterator[ClaimTransition]:
     """Transitions of an owner's claims.
 
@@ -255,15 +254,16 @@ def _transitions(
     """
     if domain is not None and domain.gone:
         return
+    complete, reboot = evidence.seen.complete, evidence.reboot
     readable = complete if domain is None else domain.readable
     for claim in claims:
         found: Iterable[ClaimTransition] = ()
-        if claim.uuid in taken and readable:
-            found = (taken[claim.uuid],)
+        if claim.uuid in evidence.taken and readable:
+            found = (evidence.taken[claim.uuid],)
         elif domain is not None and _is_present(claim, domain):
             found = _on_presence(claim)
         elif readable and complete and not (reboot and reboot.awaits(claim)):
-            found = _on_absence(claim, domain, claim.uuid in lapsed)
+            found = _on_absence(claim, domain, claim.uuid in evidence.lapsed)
         yield from (each for each in found if not is_left_to_calls(claims, each))
 
 
