@@ -107,45 +107,44 @@ def classify(
     return (*found, *(findings.missing() if findings.managed else ()))
 
 
-class _Findings:
+class _Findings(Value, frozen=True):
     """The state with which the consumers are compared."""
 
-    def __init__(
-        self,
-        state: NodeState,
-        consumers: Mapping[str, AllocatedConsumer],
-        ended: Mapping[str, ClaimEnd],
-        published: Published,
-    ) -> None:
-        self._state, self._consumers = state, consumers
-        self._ended, self._published = ended, published
-        self.managed = state.policy.placement.manage_allocations != ManageAllocations.NO
+    state: NodeState
+    consumers: Mapping[str, AllocatedConsumer]
+    ended: Mapping[str, ClaimEnd]
+    published: Published
+
+    @property
+    def managed(self) -> bool:
+        """Whether this agent writes the allocations of its claims."""
+        return self.state.policy.placement.manage_allocations != ManageAllocations.NO
 
     def of(self, consumer: AllocatedConsumer) -> Finding:
         """Return the verdict on a consumer."""
         uuid = consumer.uuid
-        if uuid in self._state.outbox:
+        if uuid in self.state.outbox:
             return Finding(consumer=consumer, verdict=AllocationVerdict.MATCHING)
-        if uuid in self._state.owners:
+        if uuid in self.state.owners:
             return self._of_claims(consumer, uuid)
-        if (record := self._state.migrations.get(uuid)) is not None:
+        if (record := self.state.migrations.get(uuid)) is not None:
             return self._of_move(consumer, record)
-        if (end := self._ended.get(uuid)) is not None:
+        if (end := self.ended.get(uuid)) is not None:
             return self._of_end(consumer, end)
         return Finding(
             consumer=consumer,
             verdict=AllocationVerdict.UNKNOWN,
             reason="a domain of it is here, without a claim"
-            if uuid in self._state.domain_usages
+            if uuid in self.state.domain_usages
             else "there is no record of it on this node",
         )
 
     def missing(self) -> Iterator[Finding]:
         """Yield a finding for each claim whose consumer has no allocation here."""
-        for owner in sorted(self._state.owners):
-            for uuid, expected in consumers_of(self._state, owner).items():
-                wanted = _published_parts(expected.parts, self._published)
-                known = uuid in self._consumers or uuid in self._state.outbox
+        for owner in sorted(self.state.owners):
+            for uuid, expected in consumers_of(self.state, owner).items():
+                wanted = _published_parts(expected.parts, self.published)
+                known = uuid in self.consumers or uuid in self.state.outbox
                 if not known and wanted and self._is_settled(owner):
                     yield Finding(
                         consumer=AllocatedConsumer(uuid=uuid, generation=None, parts={}),
@@ -157,7 +156,7 @@ class _Findings:
     def _of_claims(self, consumer: AllocatedConsumer, owner: str) -> Finding:
         """The verdict on a consumer of live claims."""
         expected = self._expected(consumer.uuid, owner)
-        found = _published_parts(consumer.parts, self._published)
+        found = _published_parts(consumer.parts, self.published)
         if found == expected or not self._is_settled(owner):
             return Finding(consumer=consumer, verdict=AllocationVerdict.MATCHING)
         return Finding(
@@ -172,7 +171,7 @@ class _Findings:
         owner = record.instance_uuid
         if record.status not in ENDED or any(
             claim.migration_uuid == record.uuid and claim.state in (INCOMING, OUTGOING)
-            for claim in self._state.claims_of(owner)
+            for claim in self.state.claims_of(owner)
         ):
             return self._of_claims(consumer, owner)
         # An error may be the agent's own finding: that the lease of the destination has lapsed.
@@ -186,42 +185,37 @@ class _Findings:
             verdict=AllocationVerdict.ENDED,
             reason=reason,
             instance_uuid=owner,
-            removable=confirmed and self._is_known,
+            removable=confirmed and not self.state.unknown,
         )
 
     def _of_end(self, consumer: AllocatedConsumer, end: ClaimEnd) -> Finding:
         """The verdict on a consumer whose claims have ended."""
-        here = consumer.uuid in self._state.domain_usages
+        here = consumer.uuid in self.state.domain_usages
         reason = f"claim {end.claim_uuid} has ended: {end.action or 'its history was purged'}"
         return Finding(
             consumer=consumer,
             verdict=AllocationVerdict.ENDED,
             reason=f"{reason}; its domain is still here" if here else reason,
             instance_uuid=consumer.uuid,
-            removable=(self.managed or end.confirmed) and self._is_known and not here,
+            removable=(self.managed or end.confirmed) and not self.state.unknown and not here,
         )
 
-    @property
-    def _is_known(self) -> bool:
-        """Whether it is known what is claimed on this node."""
-        return not self._state.unknown
-
     def _expected(self, uuid: str, owner: str) -> Parts:
-        found = consumers_of(self._state, owner).get(uuid)
-        return _published_parts(found.parts if found else {}, self._published)
+        found = consumers_of(self.state, owner).get(uuid)
+        return _published_parts(found.parts if found else {}, self.published)
 
     def _is_settled(self, owner: str) -> bool:
         """Whether the quantities of an owner's claims can be compared: its guest is neither being
         built nor moves, and no record is damaged.
         """
-        claims: tuple[Claim, ...] = self._state.claims_of(owner)
+        claims: tuple[Claim, ...] = self.state.claims_of(owner)
         return all(claim.state == ACTIVE and not claim.quarantined for claim in claims)
 
     def _is_back(self, owner: str) -> bool:
         """Whether an instance has no claim here, or the allocations of its claims."""
         expected = self._expected(owner, owner)
-        consumer = self._consumers.get(owner)
-        found = _published_parts(consumer.parts if consumer else {}, self._published)
+        consumer = self.consumers.get(owner)
+        found = _published_parts(consumer.parts if consumer else {}, self.published)
         return expected == found
 
 

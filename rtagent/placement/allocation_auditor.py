@@ -254,7 +254,8 @@ class AllocationAuditor:
             return {} if unchanged and self._is_still_removable(now, finding, read) else None
 
         uuid = finding.consumer.uuid
-        removed = change_parts(self._api, uuid, read.providers, nothing, shared=self._shared_disk)
+        shared = self._view.state().policy.placement.disk_provider
+        removed = change_parts(self._api, uuid, read.providers, nothing, shared=shared)
         if removed is None:
             return
         if uuid in self._view.state().owners:  # a claim was made during the write
@@ -281,10 +282,6 @@ class AllocationAuditor:
 
         new = replace(removed, generation=None, allocations={})
         change_parts(self._api, uuid, read.providers | removed.allocations.keys(), before, new)
-
-    @property
-    def _shared_disk(self) -> str | None:
-        return self._view.state().policy.placement.disk_provider
 
     def _heal(self, owners: Iterable[str], state: NodeState, read: _Read, work: _Work) -> None:
         """Write the allocations of devices that their users lack.
