@@ -121,27 +121,12 @@ def builds(
     most: int,
     pause: Callable[[], None] = nothing,
 ) -> Room:
-    """Count as `room` does, but do not examine whether the flavor ever fits."""
+    """Count as `room` does, but do not examine whether the flavor ever fits. If sums do not decide
+    alone, build until a build is refused.
+    """
     counted = _plain(state, build, required) if required.is_plain else None
-    return counted or _folded(state, build, required, most, pause)
-
-
-def decide(state: NodeState, build: BuildRequest, required: Requirements, number: int) -> Decision:
-    """Decide on the build with this number. Each number is an owner of its own."""
-    owner = _OWNER.format(number)
-    asked = replace(build, instance=replace(build.instance, uuid=owner))
-    call = Call(method="capacity", operation_id=owner, digest="")
-    return claims.instance_claim(state, call, _TIME, asked, required)
-
-
-def _folded(
-    state: NodeState,
-    build: BuildRequest,
-    required: Requirements,
-    most: int,
-    pause: Callable[[], None],
-) -> Room:
-    """Build until a build is refused."""
+    if counted is not None:
+        return counted
     places, before, after, reasons = Counter[tuple[int, ...]](), state.units, state, None
     number = 0
     while number < most and reasons is None:
@@ -164,6 +149,14 @@ def _folded(
         cells=host_cells(host_for_new_owners(after)),
         left=capacity_of(after),
     )
+
+
+def decide(state: NodeState, build: BuildRequest, required: Requirements, number: int) -> Decision:
+    """Decide on the build with this number. Each number is an owner of its own."""
+    owner = _OWNER.format(number)
+    asked = replace(build, instance=replace(build.instance, uuid=owner))
+    call = Call(method="capacity", operation_id=owner, digest="")
+    return claims.instance_claim(state, call, _TIME, asked, required)
 
 
 def _with_claim(state: NodeState, claim: Claim) -> NodeState:
