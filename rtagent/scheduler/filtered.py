@@ -123,7 +123,9 @@ class Tally:
             try:
                 rejection = check(host)
             except Exception as error:
-                rejection = self._failed(name, host, error)
+                self._defects.log(name, f"the host {host.host}, which is set aside", error)
+                why = f"{name} cannot judge this host: {type(error).__name__}: {error}"
+                rejection = Rejection(why)
             if rejection is not None:
                 refused.add(id(host))
                 self._count(name, host, rejection)
@@ -156,10 +158,6 @@ class Tally:
         if nearest is not None and nearest.filter == refusal.filter:
             refusal = min(nearest, refusal, key=lambda each: (each.miss, each.uuid))
         self.nearest = refusal
-
-    def _failed(self, name: str, host: HostState, error: Exception) -> Rejection:
-        self._defects.log(name, f"the host {host.host}, which is set aside", error)
-        return Rejection(f"{name} cannot judge this host: {type(error).__name__}: {error}")
 
 
 #: Among the names of filters, the one for hosts that the claim does not fit.
