@@ -86,12 +86,9 @@ class LineFormatter(logging.Formatter):
     def _field(self, value: object, limit: int = MAX_FIELD) -> object:
         if not isinstance(value, str) or (len(value) <= limit and value.isprintable()):
             return value
-        return self._short(value, limit)
-
-    def _short(self, text: str, limit: int) -> str:
         if not self._escapes:
-            return printable(text, limit)
-        return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+            return printable(value, limit)
+        return value if len(value) <= limit else f"{value[:limit]}... ({len(value)} characters)"
 
     def _lines(self, record: logging.LogRecord) -> str:
         error, stack = record.exc_info, record.stack_info

@@ -103,7 +103,8 @@ class Metrics:
 
         :param what: the help text. :param values: returns the values by label.
         """
-        self.registry.register(_Values(CounterMetricFamily, name, label, what, values))
+        make = partial(CounterMetricFamily, f"rtagent_{name}", what, labels=(label,))
+        self.registry.register(_Values(make, values))
 
     def gauges(
         self, name: str, label: str, what: str, values: Callable[[], Mapping[str, float]]
@@ -113,7 +114,8 @@ class Metrics:
 
         :param what: the help text. :param values: returns the values by label.
         """
-        self.registry.register(_Values(GaugeMetricFamily, name, label, what, values))
+        make = partial(GaugeMetricFamily, f"rtagent_{name}", what, labels=(label,))
+        self.registry.register(_Values(make, values))
 
     def info(self, name: str, what: str, labels: Mapping[str, str]) -> None:
         """Register the gauge ``rtagent_<name>_info``, which is always 1."""
@@ -158,18 +160,14 @@ class _Labelled(Generic[_Family]):
 
 
 class _Values(Collector):
-    """A metric with one label, of which another object keeps the values."""
+    """A metric with one label, of which another object keeps the values. :param make: makes it."""
 
     def __init__(
         self,
-        family: type[CounterMetricFamily | GaugeMetricFamily],
-        name: str,
-        label: str,
-        what: str,
+        make: Callable[[], CounterMetricFamily | GaugeMetricFamily],
         values: Callable[[], Mapping[str, float]],
     ) -> None:
-        self._make = partial(family, f"rtagent_{name}", what, labels=(label,))
-        self._values = values
+        self._make, self._values = make, values
 
     def collect(self) -> Iterator[Metric]:
         metric = self._make()
