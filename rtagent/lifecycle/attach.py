@@ -8,17 +8,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.allocation.kept_views import device_fit, reusable_by
 from rtagent.allocation.requirements import numa_of
 from rtagent.allocation.shares import attached_shares
 from rtagent.allocation.unknown_usage import unknown_usage
-from rtagent.errors import (
-    ClaimConflict,
-    ClaimNotFound,
-    NodeNotReady,
-    PciDeviceNotFound,
-    PciDevicesNotClaimed,
-)
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.transitions import event_of, live
@@ -56,13 +50,13 @@ def claim_pci_devices(
     :raises NodeNotReady: the host was never observed.
     """
     if state.topology is None:
-        raise NodeNotReady("what this host is made of is not known yet")
+        raise errors.NodeNotReady("what this host is made of is not known yet")
     owner = request.instance.uuid
     main = next((claim for claim in state.claims_of(owner) if claim.kind != ATTACH), None)
     if main is None and cells is None:
-        raise ClaimNotFound(owner_id=owner)
+        raise errors.ClaimNotFound(owner_id=owner)
     if call.operation_id in state.claims:
-        raise ClaimConflict(
+        raise errors.ClaimConflict(
             f"claim {call.operation_id} exists already", claim_uuid=call.operation_id
         )
     fitted = _fit(state, main, request, cells)
@@ -88,7 +82,7 @@ def allocate_pci_devices(
     """
     before = live(state, claim_uuid)
     if before.kind != ATTACH or before.owner_id != owner_id:
-        raise ClaimNotFound(claim_uuid=claim_uuid)
+        raise errors.ClaimNotFound(claim_uuid=claim_uuid)
     return granted(state, call, now, event_of(before, "activate", state, now))
 
 
@@ -123,7 +117,7 @@ def end_pci_claims(
     else:
         chosen = (state.claims[claim_uuid],)
         if chosen[0].kind != ATTACH or chosen[0].owner_id != owner_id:
-            raise ClaimNotFound(claim_uuid=claim_uuid)
+            raise errors.ClaimNotFound(claim_uuid=claim_uuid)
     if devices:
         chosen = _with_devices(chosen, owner_id, devices)
     events = (_without(claim, devices, verb, f"{verb}_devices", state, now) for claim in chosen)
@@ -150,7 +144,7 @@ def give_back_devices(
     if claim_uuid is not None:
         claims = (live(state, claim_uuid),)
         if claims[0].owner_id != owner_id:
-            raise ClaimNotFound(claim_uuid=claim_uuid)
+            raise errors.ClaimNotFound(claim_uuid=claim_uuid)
     chosen = _with_devices(claims, owner_id, devices)
     events = (_without(claim, devices, "release", "give_back", state, now) for claim in chosen)
     return granted(state, call, now, *events)
@@ -165,7 +159,9 @@ def _with_devices(
     """
     claimed = {device.address for claim in claims for device in claim.pci}
     if missing := sorted({*devices} - claimed):
-        raise PciDevicesNotClaimed(owner_id=owner_id, devices=missing, claimed=sorted(claimed))
+        raise errors.PciDevicesNotClaimed(
+            owner_id=owner_id, devices=missing, claimed=sorted(claimed)
+        )
     return tuple(
         claim for claim in claims if not {*devices}.isdisjoint(each.address for each in claim.pci)
     )
@@ -216,7 +212,7 @@ def quarantine(
     """
     device = state.devices.get(address)
     if device is None:
-        raise PciDeviceNotFound(address=address)
+        raise errors.PciDeviceNotFound(address=address)
     new = replace(device, quarantine=reason)
     puts = (new,) if new != device else ()
     return Granted(call.change(now, devices=puts, operations=(call.operation(),)))

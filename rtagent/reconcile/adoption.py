@@ -6,16 +6,10 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.allocation.capacity import shortfalls
 from rtagent.allocation.requirements import numa_of
 from rtagent.allocation.unknown_usage import unknown_usage
-from rtagent.errors import (
-    ClaimConflict,
-    DomainNotAdoptable,
-    InvalidFlavor,
-    InvariantViolated,
-    NodeNotReady,
-)
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.placed_guests import isolated, usage_of
 from rtagent.model.assignment import Assignment, CellAssignment
@@ -54,7 +48,7 @@ def check_available(state: NodeState, claim: Claim) -> None:
     taken = [*_quantities(state, claim), *_cpus(state, claim), *_cells(state, claim)]
     taken += [*_devices(state, claim), *_resources(state, claim)]
     if taken:
-        raise DomainNotAdoptable(f"it is shut off, and others use what it needs: {taken[0]}")
+        raise errors.DomainNotAdoptable(f"it is shut off, and others use what it needs: {taken[0]}")
 
 
 def _quantities(state: NodeState, claim: Claim) -> Iterator[str]:
@@ -153,7 +147,7 @@ def adopt(
     :raises NodeNotReady: the host was never observed.
     """
     if state.topology is None:
-        raise NodeNotReady("the topology of this host is not known yet")
+        raise errors.NodeNotReady("the topology of this host is not known yet")
     _check_no_claim(state, domain_uuid, call.operation_id)
     layout = _adoptable(layout, state.domain_usages.get(domain_uuid), shut_off)
     claim = _claim(state, layout, flavor or flavor_of(layout), call, now)
@@ -170,17 +164,19 @@ def adopt(
     )
     try:
         state.fold(adopted.change).check_owners(adopted.change.owners)
-    except InvariantViolated as error:  # a unit of the domain has another owner
-        raise DomainNotAdoptable(error.message) from error
+    except errors.InvariantViolated as error:  # a unit of the domain has another owner
+        raise errors.DomainNotAdoptable(error.message) from error
     return adopted
 
 
 def _check_no_claim(state: NodeState, domain_uuid: str, claim_uuid: str) -> None:
     for claim in state.claims_of(domain_uuid):
         message = f"domain {domain_uuid} has the claim {claim.uuid}"
-        raise ClaimConflict(message, claim_uuid=claim.uuid, owner_id=domain_uuid)
+        raise errors.ClaimConflict(message, claim_uuid=claim.uuid, owner_id=domain_uuid)
     if claim_uuid in state.claims:  # possible once its operation record has been purged
-        raise ClaimConflict(f"claim {claim_uuid} is another instance's", claim_uuid=claim_uuid)
+        raise errors.ClaimConflict(
+            f"claim {claim_uuid} is another instance's", claim_uuid=claim_uuid
+        )
 
 
 def flavor_of(layout: GuestLayout) -> Flavor | None:
@@ -211,21 +207,21 @@ def _adoptable(
         has changed.
     """
     if layout is None:
-        raise DomainNotAdoptable("no domain with this uuid is on this host")
+        raise errors.DomainNotAdoptable("no domain with this uuid is on this host")
     if not layout.usage.active and not shut_off:
-        raise DomainNotAdoptable(
+        raise errors.DomainNotAdoptable(
             "it is shut off and uses nothing: start it first, or adopt it with --shut-off"
         )
     if layout.problem:
-        raise DomainNotAdoptable(layout.problem)
+        raise errors.DomainNotAdoptable(layout.problem)
     if recorded is not None and recorded.occupancy.unknown:
         kinds = ", ".join(sorted(recorded.occupancy.unknown))
-        raise DomainNotAdoptable(
+        raise errors.DomainNotAdoptable(
             f"the last audit could not read all that it uses ({kinds}): run rtagent audit run,"
             " correct what it lists, and try again"
         )
     if recorded is None or _compared(recorded) != _compared(layout.usage):
-        raise DomainNotAdoptable(
+        raise errors.DomainNotAdoptable(
             "it is not as the last audit recorded it: run rtagent audit run, and try again"
         )
     return layout
@@ -245,7 +241,7 @@ def _check_claim(state: NodeState, claim: Claim, layout: GuestLayout) -> None:
     :raises DomainNotAdoptable: with the reason.
     """
     if differing := [str(each) for each in differences(claim, layout.usage)]:
-        raise DomainNotAdoptable(f"a claim cannot describe it: {'; '.join(differing)}")
+        raise errors.DomainNotAdoptable(f"a claim cannot describe it: {'; '.join(differing)}")
     if not layout.usage.active:  # the usage of one that runs is counted already
         check_available(state, claim)
 
@@ -286,8 +282,8 @@ def _requirements(flavor: Flavor, metadata: ServerMetadata) -> NumaRequirements:
     """:raises DomainNotAdoptable: the extra specs or the image properties are invalid."""
     try:
         return numa_of(flavor, metadata.image.properties)
-    except InvalidFlavor as error:
-        raise DomainNotAdoptable(f"its flavor: {error.message}") from error
+    except errors.InvalidFlavor as error:
+        raise errors.DomainNotAdoptable(f"its flavor: {error.message}") from error
 
 
 def _name(text: str) -> str | None:

@@ -10,24 +10,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from rtagent import errors
 from rtagent.bus import CallRefused
 from rtagent.claims import check_not_draining
-from rtagent.errors import (
-    ChangeRejected,
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    CommitUnknown,
-    ComputeResourcesUnavailable,
-    InvalidRequest,
-    InvariantViolated,
-    NodeNotReady,
-    RequestError,
-    RtAgentError,
-    StoreError,
-    StoreUnavailable,
-    Unavailable,
-)
+from rtagent.errors import InvariantViolated, NodeNotReady, Unavailable
 from rtagent.model.change import Call, Change, Operation
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Refused, Rule
@@ -64,15 +50,17 @@ class Operations:
         (outcome,) = self._submit([(decide, call)])
         return self._answer(call, outcome, answers)
 
-    def run_all(self, decisions: Sequence[tuple[Decide, Call]]) -> list[Claim | RtAgentError]:
+    def run_all(
+        self, decisions: Sequence[tuple[Decide, Call]]
+    ) -> list[Claim | errors.RtAgentError]:
         """Submit decisions that make a claim each, together. Return each claim, or the error that
         `run` would raise.
         """
-        answers: list[Claim | RtAgentError] = []
+        answers: list[Claim | errors.RtAgentError] = []
         for (_, call), outcome in zip(decisions, self._submit(decisions), strict=True):
             try:
                 answers.append(self._answer(call, outcome)[0])
-            except RtAgentError as error:
+            except errors.RtAgentError as error:
                 answers.append(error)
         return answers
 
@@ -98,8 +86,8 @@ class Operations:
         """Return the claims after a decision, or raise why there are none."""
         if isinstance(outcome, Refused):
             reasons = [reason.as_dict() for reason in outcome.reasons]
-            outcome = ComputeResourcesUnavailable(reasons=reasons)
-        if isinstance(outcome, RequestError | ChangeRejected | CommitUnknown):
+            outcome = errors.ComputeResourcesUnavailable(reasons=reasons)
+        if isinstance(outcome, errors.RequestError | errors.ChangeRejected | errors.CommitUnknown):
             return self._repeat(call, outcome, answers)
         if isinstance(outcome, Exception):
             raise outcome
@@ -107,19 +95,19 @@ class Operations:
         return outcome.claims
 
     def _repeat(
-        self, call: Call, error: RequestError | StoreError, answers: bool
+        self, call: Call, error: errors.RequestError | errors.StoreError, answers: bool
     ) -> tuple[Claim, ...]:
         """The answer to a repeat, from the operation's record. Without one, raise the error."""
         record = self.record(call.operation_id)
         if record is None:
             uuid = error.kwargs.get("claim_uuid")
-            if isinstance(error, ClaimNotFound) and uuid and self._has_ended(uuid):
-                raise ClaimExpired(claim_uuid=uuid)
+            if isinstance(error, errors.ClaimNotFound) and uuid and self._has_ended(uuid):
+                raise errors.ClaimExpired(claim_uuid=uuid)
             raise self._failure(call, error)
         if record.ended:
-            raise ClaimExpired(claim_uuid=call.operation_id)
+            raise errors.ClaimExpired(claim_uuid=call.operation_id)
         if record.digest != call.digest:
-            raise ClaimConflict(
+            raise errors.ClaimConflict(
                 f"operation id {call.operation_id} was used for another {record.method}",
                 operation_id=call.operation_id,
             )
@@ -127,7 +115,7 @@ class Operations:
             return ()
         claim = self._writer.published.current.claims.get(record.claim_uuid or "")
         if claim is None:
-            raise ClaimExpired(claim_uuid=record.claim_uuid)
+            raise errors.ClaimExpired(claim_uuid=record.claim_uuid)
         return (claim,)
 
     def _has_ended(self, claim_uuid: str) -> bool:
@@ -136,25 +124,27 @@ class Operations:
         live = claim_uuid in self._writer.published.current.claims
         return not live and self.record(claim_uuid) is not None
 
-    def _failure(self, call: Call, error: RequestError | StoreError) -> RtAgentError:
+    def _failure(
+        self, call: Call, error: errors.RequestError | errors.StoreError
+    ) -> errors.RtAgentError:
         """The caller's error for an operation that had no effect."""
-        if isinstance(error, RequestError):
+        if isinstance(error, errors.RequestError):
             if reasons := error.kwargs.get("reasons", ()):
                 self._report_refusal(call, reasons)
             return error
-        if isinstance(error, CommitUnknown):
-            return StoreUnavailable(
+        if isinstance(error, errors.CommitUnknown):
+            return errors.StoreUnavailable(
                 "the connection was lost before the commit and nothing was changed:"
                 " repeat with the same operation id"
             )
         if error.kwargs.get("taken"):
-            return ClaimConflict(
+            return errors.ClaimConflict(
                 f"operation id {call.operation_id} cannot be used here, maybe because another node"
                 f" of this database has it: use a new one ({error.message})",
                 operation_id=call.operation_id,
             )
         rejected = [{"path": "$", "message": f"the database rejected it: {error.message}"}]
-        return InvalidRequest(method=call.method, errors=rejected)
+        return errors.InvalidRequest(method=call.method, errors=rejected)
 
     def _report_refusal(self, call: Call, reasons: Sequence[Mapping[str, Any]]) -> None:
         for reason in reasons:

@@ -2,14 +2,8 @@
 
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.bus import Bus, StatePublished
-from rtagent.errors import (
-    InvariantViolated,
-    RtAgentError,
-    StoreError,
-    StoreUnavailable,
-    WriterFenced,
-)
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Position
@@ -59,13 +53,13 @@ class StateRecovery:
         with self._published.replacing:
             if not self._status.stale:
                 return True
-            if isinstance(self._status.fault, WriterFenced):
+            if isinstance(self._status.fault, errors.WriterFenced):
                 return False
             outcome = self._replace()
         # Reports are made without the lock, because a log may be slow.
-        if isinstance(outcome, WriterFenced):
+        if isinstance(outcome, errors.WriterFenced):
             return False
-        if isinstance(outcome, RtAgentError):
+        if isinstance(outcome, errors.RtAgentError):
             self._reporter.health("store", "fail", outcome.message)
             return False
         self._restoration.report()
@@ -93,7 +87,9 @@ class StateRecovery:
         self._restoration.sync()
         # Staleness ends after the new state is published: a reload that has ended shows here.
         if found.epoch > state.epoch == self._published.current.epoch:
-            fenced = WriterFenced(node_uuid=state.node.uuid, ours=state.epoch, theirs=found.epoch)
+            fenced = errors.WriterFenced(
+                node_uuid=state.node.uuid, ours=state.epoch, theirs=found.epoch
+            )
             self._status.fail(fenced)
             self.report_fault()
 
@@ -104,14 +100,14 @@ class StateRecovery:
             self._reporter.health("tracker", "fail", fault.message)
             self._reporter.log("error", fault.message)
 
-    def _replace(self) -> NodeState | RtAgentError:
+    def _replace(self) -> NodeState | errors.RtAgentError:
         """Replace the published state with the loaded one, which is returned, or the failure."""
         try:
             state = self._reload()
-        except WriterFenced as error:
+        except errors.WriterFenced as error:
             self._status.fail(error)
             return error
-        except (StoreUnavailable, StoreError) as error:
+        except (errors.StoreUnavailable, errors.StoreError) as error:
             return error
         self._verify(state)
         self._enrolled_at = None
@@ -146,7 +142,7 @@ class StateRecovery:
         """Check every invariant of a loaded state. If one is violated, no claim is granted."""
         try:
             state.check()
-        except InvariantViolated as error:
+        except errors.InvariantViolated as error:
             self._status.fail(error)
 
     def _report(self, state: NodeState) -> None:
@@ -156,7 +152,7 @@ class StateRecovery:
         if state.damage:
             first = f"{len(state.damage)} damaged rows: {state.damage[0]}"
             self._reporter.health("records", "warn", first)
-        if isinstance(self._status.fault, InvariantViolated):
+        if isinstance(self._status.fault, errors.InvariantViolated):
             self._reporter.health("tracker", "fail", self._status.fault.message)
 
 

@@ -20,19 +20,9 @@ UnwrittenAllocations: the consumers whose allocations have to be written to Plac
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rtagent import errors
 from rtagent.allocation.kept_views import keep_views
 from rtagent.bus import Bus, StatePublished
-from rtagent.errors import (
-    ChangeRejected,
-    ClaimConflict,
-    CommitUnknown,
-    Deadlock,
-    InvariantViolated,
-    RevisionConflict,
-    StoreUnavailable,
-    TrackerBusy,
-    WriterFenced,
-)
 from rtagent.model.change import Call, Change
 from rtagent.model.node_state import NodeState
 from rtagent.model.notifications import with_notifications
@@ -124,7 +114,7 @@ class StateWriter:
             for (place, own), pending in zip(waiting.items(), served, strict=True):
                 outcomes[place] = self._outcome(own, pending, deadline)
             now = self._clock.monotonic()
-            victims = (place for place in waiting if isinstance(outcomes[place], Deadlock))
+            victims = (place for place in waiting if isinstance(outcomes[place], errors.Deadlock))
             waiting = {place: waiting[place].again(now) for place in victims}
         return outcomes
 
@@ -133,9 +123,9 @@ class StateWriter:
         flight."""
         try:
             if down := self.status.down:
-                raise StoreUnavailable(down)
+                raise errors.StoreUnavailable(down)
             return self._queue.add(own)
-        except (StoreUnavailable, ClaimConflict) as error:
+        except (errors.StoreUnavailable, errors.ClaimConflict) as error:
             own.refuse(error)
             return own
 
@@ -152,12 +142,14 @@ class StateWriter:
     def _outcome(self, own: Pending, pending: Pending, deadline: float) -> Any:
         """Return the answer, or the error; a `Deadlock` if another attempt may succeed."""
         error = pending.error
-        if isinstance(error, CommitUnknown):
+        if isinstance(error, errors.CommitUnknown):
             if own.leads:
                 self.recovery.recover()  # once for everybody who shared the commit
             return self._settled(error, own.call, deadline)
-        if isinstance(error, Deadlock) and self._clock.monotonic() >= deadline:
-            return TrackerBusy(f"{own.purpose}: the database ended every attempt in a deadlock")
+        if isinstance(error, errors.Deadlock) and self._clock.monotonic() >= deadline:
+            return errors.TrackerBusy(
+                f"{own.purpose}: the database ended every attempt in a deadlock"
+            )
         return pending.answer if error is None else error
 
     def _take_turn(self, pending: Pending, deadline: float) -> None:
@@ -170,8 +162,8 @@ class StateWriter:
             self._lead(pending)
 
     def _settled(
-        self, error: CommitUnknown, call: Call | None, deadline: float
-    ) -> CommitUnknown | StoreUnavailable:
+        self, error: errors.CommitUnknown, call: Call | None, deadline: float
+    ) -> errors.CommitUnknown | errors.StoreUnavailable:
         """Wait until a reload has settled whether the commit was done.
 
         :return: the error, if it is settled: the operation's record, or its absence, shows it.
@@ -181,7 +173,7 @@ class StateWriter:
         settled = self.status.wait_up(min(left, self._settlement))
         if settled and call is not None:
             return error
-        return StoreUnavailable(
+        return errors.StoreUnavailable(
             "the connection was lost during the commit: repeat with the same operation id"
         )
 
@@ -196,7 +188,7 @@ class StateWriter:
                     self._transact(batch)
         except BaseException as error:
             self.status.go_stale(f"a defect interrupted a commit: {error!r}")
-            _fail(batch, StoreUnavailable(self.status.stale))
+            _fail(batch, errors.StoreUnavailable(self.status.stale))
             raise
         finally:
             ended = self._clock.monotonic()
@@ -221,23 +213,23 @@ class StateWriter:
             return
         try:
             self._store.commit(before, after, changes)
-        except ChangeRejected as error:
+        except errors.ChangeRejected as error:
             if len(batch) == 1:
                 _fail(batch, error)
                 return
             for pending in batch:
                 self._transact((pending,))
-        except Deadlock as error:
+        except errors.Deadlock as error:
             _fail(batch, error)
-        except (CommitUnknown, RevisionConflict) as error:
+        except (errors.CommitUnknown, errors.RevisionConflict) as error:
             self.status.go_stale(error.message)
-            _fail(batch, CommitUnknown(error.message))
-        except StoreUnavailable as error:
+            _fail(batch, errors.CommitUnknown(error.message))
+        except errors.StoreUnavailable as error:
             self.status.go_stale(error.message)
             _fail(batch, error)
-        except WriterFenced as error:
+        except errors.WriterFenced as error:
             self.status.fail(error)
-            _fail(batch, StoreUnavailable(error.message))
+            _fail(batch, errors.StoreUnavailable(error.message))
         else:
             self.restoration.record(after.position, changes[-1].at)
             self.published.current = after
@@ -246,7 +238,7 @@ class StateWriter:
     def _refuse(self, batch: Sequence[Pending]) -> bool:
         """Whether the state is stale; then the batch is refused."""
         if why := self.status.stale:
-            _fail(batch, StoreUnavailable(why))
+            _fail(batch, errors.StoreUnavailable(why))
         return bool(why)
 
     def _decide(self, pending: Pending, state: NodeState) -> NodeState:
@@ -260,7 +252,7 @@ class StateWriter:
                 after.check_owners(change.owners)
                 keep_views(state, after, change)
             pending.change, pending.answer, pending.error = change, answer, None
-        except InvariantViolated as error:
+        except errors.InvariantViolated as error:
             self.status.fail(error)
             pending.fail(error)
         except Exception as error:  # carried to the caller whose decision it is
