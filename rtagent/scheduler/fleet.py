@@ -28,7 +28,6 @@ from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate, claim_template, kind_of
 from rtagent.scheduler.filter import Rejection, Request, invalid
 from rtagent.scheduler.filtered import FIT, PLACEMENT, NamedCheck, refusal_of
-from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import ReplicaFor, RequirementsOf
 from rtagent.scheduler.host_state import HostState, replica_fields
 from rtagent.scheduler.placement_request import ENCRYPTION, MEMBER_OF, candidates_query
@@ -41,22 +40,18 @@ _TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def fleet_hosts(
-    hosts: Sequence[HostState],
-    request: Request,
-    filters: HostFilters,
-    replica_for: ReplicaFor,
-    member_of: Sequence[str] = (),
+    hosts: Sequence[HostState], request: Request, parts: Parts, member_of: Sequence[str]
 ) -> Iterator[JudgedHost]:
     """Yield the hosts, in this order.
 
     All that refuses a host is judged but the fit of the claim, which `room` decides.
 
     :param request: of any instance, which is on no host.
-    :param replica_for: see `HostManager.replica_for`.
     :param member_of: the aggregates in which Placement searches, see `AskedOfPlacement`.
     :raises InvalidRequest: the request itself is wrong.
     """
-    filtered = filters.get_filtered_hosts(hosts, replace(request, fit=None), every_verdict=True)
+    request = replace(request, fit=None)
+    filtered = parts.filters.get_filtered_hosts(hosts, request, every_verdict=True)
     refusals = {refusal.uuid: refusal for refusal in reversed(filtered.refusals)}
     for host in hosts:
         refusal = refusals.get(host.uuid)
@@ -72,7 +67,7 @@ def fleet_hosts(
             zones=host.metadata(ZONE),
             refused="" if refusal is None else f"{refusal.filter}: {refusal.rejection.message}",
             instances=host.instances,
-            own_state=_own_state(host, replica_for),
+            own_state=_own_state(host, parts.manager.replica_for),
         )
 
 
@@ -168,8 +163,8 @@ class Counting:
         member_of: Sequence[str] = (),
     ) -> None:
         """:raises InvalidRequest: the request itself is wrong."""
-        self._asked, self._filters, self._pause = asked, parts.filters, pause
-        self._replica_for, self._member_of = parts.manager.replica_for, member_of
+        self._asked, self._parts = asked, parts
+        self._pause, self._member_of = pause, member_of
         self.request = Request(
             spec=asked.spec, instance_uuid=NO_OWNER, alive_since=parts.alive_since, now=_TIME
         )
@@ -178,10 +173,8 @@ class Counting:
 
     def counts(self, hosts: Sequence[HostState]) -> Iterator[HostCount]:
         """Yield the count of each host."""
-        default_zone = self._filters.options.default_availability_zone
-        judged_hosts = fleet_hosts(
-            hosts, self.request, self._filters, self._replica_for, self._member_of
-        )
+        default_zone = self._parts.filters.options.default_availability_zone
+        judged_hosts = fleet_hosts(hosts, self.request, self._parts, self._member_of)
         for host, fleet_host in zip(hosts, judged_hosts, strict=True):
             self._pause()
             yield replace(
@@ -269,8 +262,7 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
     placement = _of_placement(asked, parts)
     if placement.undecided:
         return Advice(room=0, undecided=placement.undecided)
-    manager, filters = parts.manager, parts.filters
-    hosts = manager.get_all_host_states()
+    hosts = parts.manager.get_all_host_states()
     counting = Counting(asked, parts)
     request, by_uuid = counting.request, {host.uuid: host for host in hosts}
 
@@ -281,7 +273,7 @@ def advised(asked: Ask, count: int, parts: Parts, is_over: Callable[[], bool]) -
             host = replace(host, **replica_fields(state, host))
         return counting.passing(host, state, fits)[0]
 
-    judged = fleet_hosts(hosts, request, filters, manager.replica_for, placement.member_of)
+    judged = fleet_hosts(hosts, request, parts, placement.member_of)
     return advise(
         tuple(_paced(judged, is_over)),
         asked.template.build,
@@ -308,29 +300,25 @@ def _destinations(
         shape = guest.shape(kind)
         if shape not in known:
             zone = [host for host in hosts if host.metadata(ZONE) == guest.zones]
-            known[shape] = tuple(_passing(zone, _spec(guest, kind), request, parts, is_over))
+            moved = replace(request, spec=_spec(guest, kind))
+            known[shape] = tuple(_passing(zone, moved, parts, is_over))
         return known[shape]
 
     return destinations
 
 
 def _passing(
-    hosts: Sequence[HostState],
-    spec: RequestSpec,
-    request: Request,
-    parts: Parts,
-    is_over: Callable[[], bool],
+    hosts: Sequence[HostState], request: Request, parts: Parts, is_over: Callable[[], bool]
 ) -> Iterator[str]:
     """Yield the uuids of the hosts that the filters let through for a move; none if Placement alone
     judges a part of its request.
     """
     with contextlib.suppress(RequestError):  # of a guest that was built from another request
-        asked = Ask(spec=spec, template=claim_template(spec))
+        asked = Ask(spec=request.spec, template=claim_template(request.spec))
         placement = _of_placement(asked, parts)
         if placement.undecided:
             return
-        moved, replica_for = replace(request, spec=spec), parts.manager.replica_for
-        judged = fleet_hosts(hosts, moved, parts.filters, replica_for, placement.member_of)
+        judged = fleet_hosts(hosts, request, parts, placement.member_of)
         for host in _paced(judged, is_over):
             if not host.refused:
                 yield host.uuid
