@@ -60,17 +60,10 @@ class Timeline:
     def audited(self, summary: AuditSummary) -> None:
         """Add an audit that has ended now."""
         now = self._clock.now()
-        good = summary.good and not summary.problems
-        entry = TimelineEntry(
-            kind=AUDIT,
-            at=now - timedelta(seconds=summary.seconds),
-            until=now,
-            status=Status.PASS if good else Status.WARN,
-            subject=summary.cause,
-            summary=str(summary)[:LONGEST],
-        )
+        began = now - timedelta(seconds=summary.seconds)
+        status = Status.PASS if summary.good and not summary.problems else Status.WARN
         with self._lock:
-            self._append(entry)
+            self._append(_entry(AUDIT, began, now, status, summary.cause, str(summary)))
 
     def refused(self, reasons: Sequence[Mapping[str, Any]]) -> None:
         """Count the reasons of one refusal."""
@@ -96,14 +89,7 @@ class Timeline:
             if ended is not None:
                 self._append(replace(ended, until=now))
             if status != Status.PASS:
-                self._lasting[part] = TimelineEntry(
-                    kind=OUTAGE,
-                    at=now,
-                    until=None,
-                    status=status,
-                    subject=part,
-                    summary=output[:LONGEST],
-                )
+                self._lasting[part] = _entry(OUTAGE, now, None, status, part, output)
 
     # -- what it shows ----------------------------------------------------------------------------
 
@@ -139,20 +125,23 @@ class Timeline:
         key = (now.replace(second=0, microsecond=0), kind, subject)
         with self._lock:
             known = self._counts.get(key)
-            self._counts[key] = TimelineEntry(
-                kind=kind,
-                at=now if known is None else known.at,
-                until=now,
-                status=status,
-                subject=subject,
-                summary=summary[:LONGEST],
-                number=number + (0 if known is None else known.number),
-            )
+            at, before = (now, 0) if known is None else (known.at, known.number)
+            entry = _entry(kind, at, now, status, subject, summary)
+            self._counts[key] = replace(entry, number=number + before)
             while len(self._counts) > COUNTS:
                 self._dropped(self._counts.popitem(last=False)[1])
 
     def _dropped(self, entry: TimelineEntry) -> None:
         self._complete_since = max(self._complete_since, entry.until or entry.at)
+
+
+def _entry(
+    kind: Kind, at: datetime, until: datetime | None, status: Status, subject: str, summary: str
+) -> TimelineEntry:
+    """Return an entry whose summary is of bounded length."""
+    return TimelineEntry(
+        kind=kind, at=at, until=until, status=status, subject=subject, summary=summary[:LONGEST]
+    )
 
 
 def _subject(reason: Mapping[str, Any]) -> str:
@@ -167,13 +156,8 @@ def _server(claim: Claim) -> str:
 def _move_entry(move: Migration, at: datetime) -> TimelineEntry:
     source = move.source_compute or "?"
     dest = move.dest_compute or "?"
-    return TimelineEntry(
-        kind=MOVE,
-        at=at,
-        until=at,
-        status=Status.FAIL if move.status == ERROR else Status.PASS,
-        subject=f"{move.migration_type} {move.status}",
-        summary=f"{move.migration_type} of {move.instance_uuid} from {source} to {dest}:"
-        f" {move.status}"[:LONGEST],
-        instance_uuid=move.instance_uuid,
-    )
+    status = Status.FAIL if move.status == ERROR else Status.PASS
+    kind, places = move.migration_type, f"from {source} to {dest}"
+    summary = f"{kind} of {move.instance_uuid} {places}: {move.status}"
+    entry = _entry(MOVE, at, at, status, f"{kind} {move.status}", summary)
+    return replace(entry, instance_uuid=move.instance_uuid)
