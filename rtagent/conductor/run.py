@@ -20,9 +20,9 @@ from rtagent.model.base import Converter, Value
 from rtagent.model.claim import Claim
 from rtagent.model.guest import GuestDomain, GuestState
 from rtagent.model.migration import MigrationFacts
-from rtagent.model.request import InstanceFacts
 from rtagent.model.server import BUILDING, Place, RequestSpec, Selection, Server, ServerOperation
 from rtagent.ports import Clock
+from rtagent.scheduler.claim_template import instance_of
 
 
 class Tried(Value, frozen=True, kw_only=True):
@@ -330,22 +330,10 @@ class Run:
 
     def instance(self, spec: RequestSpec, vm_state: str, task_state: str | None) -> dict[str, Any]:
         """Return the document of the instance for a claim."""
-        facts = InstanceFacts(
-            project_id=spec.project_id,
-            user_id=spec.user_id,
-            display_name=self.server.name,
-            vm_state=vm_state,
-            task_state=task_state,
-            os_type=spec.os_type,
-            is_volume_backed=spec.is_bfv,
-        )
-        document: dict[str, Any] = {
-            "uuid": self.server.uuid,
-            **msgspec.to_builtins(facts),
-            "flavor": msgspec.to_builtins(spec.flavor),
-            "image": {"properties": dict(spec.image.properties)},
-            "pci_requests": msgspec.to_builtins(spec.pci_requests),
-        }
+        server = self.server
+        state = {"vm_state": vm_state, "task_state": task_state}
+        instance = instance_of(spec, server.uuid, display_name=server.name, **state)
+        document: dict[str, Any] = msgspec.to_builtins(instance)
         return {name: value for name, value in document.items() if value is not None}
 
     def _domain(self, place: Place) -> GuestDomain:

@@ -66,17 +66,7 @@ def claim_template(spec: RequestSpec, page_sizes: tuple[int | None, ...] = ()) -
     """
     kind = kind_of(spec)
     build = BuildRequest(
-        instance=Instance(
-            uuid=NO_OWNER,
-            flavor=spec.flavor,
-            image=Image(properties=spec.image.properties),
-            pci_requests=spec.pci_requests,
-            project_id=spec.project_id,
-            user_id=spec.user_id,
-            os_type=spec.os_type,
-            vm_state=_BUILDING,
-            is_volume_backed=spec.is_bfv,
-        ),
+        instance=instance_of(spec, NO_OWNER, vm_state=_BUILDING),
         limits=limits_of(spec),
         extra_resource=spec.extra_resource,
     )
@@ -91,6 +81,21 @@ def claim_template(spec: RequestSpec, page_sizes: tuple[int | None, ...] = ()) -
         plain=required.usage if required.is_plain and not needs_devices else None,
         needs_units=bool(required.assigned_resources),
         digest=_digest(build, kind, sizes),
+    )
+
+
+def instance_of(spec: RequestSpec, uuid: str, **facts: str | None) -> Instance:
+    """Return an instance of a request. :param facts: its name and its state."""
+    return Instance(
+        uuid=uuid,
+        flavor=spec.flavor,
+        image=Image(properties=spec.image.properties),
+        pci_requests=spec.pci_requests,
+        project_id=spec.project_id,
+        user_id=spec.user_id,
+        os_type=spec.os_type,
+        is_volume_backed=spec.is_bfv,
+        **facts,
     )
 
 
