@@ -286,21 +286,21 @@ def _is_present(claim: Claim, domain: Domain) -> bool:
 
 def _on_presence(claim: Claim) -> Iterator[ClaimTransition]:
     if claim.state == BUILDING:
-        yield ClaimTransition(claim_uuid=claim.uuid, verb="appear", reason="its domain is here")
+        yield _planned(claim, "appear", "its domain is here")
     elif claim.suspect is not None:
-        yield ClaimTransition(
-            claim_uuid=claim.uuid, verb="trust", reason="its domain is here again"
-        )
+        yield _planned(claim, "trust", "its domain is here again")
 
 
 def _on_absence(claim: Claim, domain: Domain | None, lapsed: bool) -> Iterator[ClaimTransition]:
     if claim.state == ACTIVE and claim.suspect is None:
-        yield ClaimTransition(claim_uuid=claim.uuid, verb="suspect", reason=MISSING)
+        yield _planned(claim, "suspect", MISSING)
     elif claim.state in LEASED_STATES and lapsed:
         why = "no domain is here" if domain is None else "its domain has not got its devices"
-        yield ClaimTransition(
-            claim_uuid=claim.uuid, verb="expire", reason=f"its lease has lapsed and {why}"
-        )
+        yield _planned(claim, "expire", f"its lease has lapsed and {why}")
+
+
+def _planned(claim: Claim, verb: str, reason: str) -> ClaimTransition:
+    return ClaimTransition(claim_uuid=claim.uuid, verb=verb, reason=reason)
 
 
 def _usage_to_record(

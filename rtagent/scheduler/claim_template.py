@@ -1,6 +1,7 @@
 """ClaimTemplate: the claim that a request needs on any host, for any of its instances."""
 
 import hashlib
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from rtagent.model.claim import BUILD, LIVE_MIGRATION, MOVE_TYPES
 from rtagent.model.migration import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Image, Instance, Limits, NumaLimits
-from rtagent.model.server import RequestSpec
+from rtagent.model.server import ImageRequest, RequestSpec
 from rtagent.model.usage import Usage
 from rtagent.pci.requests import EXTRA_SPEC
 
@@ -96,6 +97,20 @@ def instance_of(spec: RequestSpec, uuid: str, **facts: str | None) -> Instance:
         os_type=spec.os_type,
         is_volume_backed=spec.is_bfv,
         **facts,
+    )
+
+
+def spec_of(instance: Instance, **fields: Any) -> RequestSpec:
+    """Return a request for an instance, as far as that tells it. :param fields: others of it."""
+    return RequestSpec(
+        flavor=instance.flavor,
+        image=ImageRequest(properties=instance.image.properties),
+        pci_requests=instance.pci_requests,
+        project_id=instance.project_id,
+        user_id=instance.user_id,
+        os_type=instance.os_type,
+        is_bfv=instance.is_volume_backed,
+        **fields,
     )
 
 

@@ -23,9 +23,15 @@ from rtagent.model.decision import Granted
 from rtagent.model.migration import MigrationType
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Limits
-from rtagent.model.server import ACTIVE, ImageRequest, RequestSpec
+from rtagent.model.server import ACTIVE, RequestSpec
 from rtagent.scheduler.aggregate_rules import ZONE
-from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate, claim_template, kind_of
+from rtagent.scheduler.claim_template import (
+    NO_OWNER,
+    ClaimTemplate,
+    claim_template,
+    kind_of,
+    spec_of,
+)
 from rtagent.scheduler.filter import Rejection, Request, invalid
 from rtagent.scheduler.filtered import FIT, PLACEMENT, NamedCheck, refusal_of
 from rtagent.scheduler.fits import ReplicaFor, RequirementsOf
@@ -335,16 +341,5 @@ def _of_placement(asked: Ask, parts: Parts) -> AskedOfPlacement:
 def _spec(guest: Guest, kind: MigrationType) -> RequestSpec:
     """Return the request of a guest's move, as far as its claim tells it."""
     request = guest.request(kind).build
-    instance = request.instance
-    return RequestSpec(
-        flavor=instance.flavor,
-        image=ImageRequest(properties=instance.image.properties),
-        purpose=kind,
-        project_id=instance.project_id,
-        user_id=instance.user_id,
-        os_type=instance.os_type,
-        is_bfv=instance.is_volume_backed,
-        pci_requests=instance.pci_requests,
-        limits=request.limits or Limits(),
-        extra_resource=request.extra_resource or {},
-    )
+    limits, extra = request.limits or Limits(), request.extra_resource or {}
+    return spec_of(request.instance, purpose=kind, limits=limits, extra_resource=extra)

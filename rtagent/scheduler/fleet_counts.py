@@ -16,7 +16,8 @@ from rtagent.capacity.room import nothing
 from rtagent.errors import FlavorNotFound, RequestError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.request import Flavor
-from rtagent.model.server import ImageRequest, RequestSpec
+from rtagent.model.server import RequestSpec
+from rtagent.scheduler.claim_template import spec_of
 from rtagent.scheduler.fleet import Ask, AskedOfPlacement, Counting, ask, asked_of_placement
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.scheduling_call import Parts
@@ -352,11 +353,4 @@ def _key(flavor: CatalogueFlavor) -> tuple[str, str]:
 def _spec(flavor: CatalogueFlavor) -> RequestSpec:
     """Return the request of one more guest of a flavor."""
     instance = flavor.build.instance
-    if flavor.alone:
-        return RequestSpec(flavor=instance.flavor)
-    return RequestSpec(
-        flavor=instance.flavor,
-        image=ImageRequest(properties=instance.image.properties),
-        pci_requests=instance.pci_requests,
-        is_bfv=instance.is_volume_backed,
-    )
+    return RequestSpec(flavor=instance.flavor) if flavor.alone else spec_of(instance)
