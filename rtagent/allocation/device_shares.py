@@ -24,7 +24,7 @@ NOT_NEEDED = "the quantities must be equal"
 NOT_ALLOCATED = "provider_mapping names the provider, and the allocations do not"
 
 
-class Mismatch(Value, frozen=True, kw_only=True):
+class Mismatch(Value, frozen=True):
     """One difference.
 
     :ivar provider: its uuid; None: all providers of the node together.
@@ -33,7 +33,7 @@ class Mismatch(Value, frozen=True, kw_only=True):
     resource_class: str
     allocated: int
     needed: int
-    rule: str
+    rule: str = NOT_NEEDED
     provider: str | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -47,15 +47,6 @@ class Mismatch(Value, frozen=True, kw_only=True):
             "message": f"{self.resource_class or 'any class'} of {where}: {self.allocated}"
             f" allocated, {self.needed} needed: {self.rule}",
         }
-
-
-def mismatch(
-    name: str, allocated: int, needed: int, rule: str = NOT_NEEDED, provider: str | None = None
-) -> Mismatch:
-    """Return a difference of a resource class."""
-    return Mismatch(
-        resource_class=name, allocated=allocated, needed=needed, rule=rule, provider=provider
-    )
 
 
 def check(mismatches: Iterable[Mismatch]) -> None:
@@ -172,7 +163,7 @@ def _mapped(
 
 def _unmapped(uuid: str, name: str, request: DeviceRequest | None, rule: str) -> Mismatch:
     needed = request.count if request is not None else 1
-    return mismatch(name, 0, needed, rule, uuid)
+    return Mismatch(name, 0, needed, rule, uuid)
 
 
 def _differences(
@@ -192,7 +183,7 @@ def _differences(
         if not least <= found[name] <= most:
             differ = True
             needed = least if found[name] < least else most
-            yield mismatch(name, found[name], needed)
+            yield Mismatch(name, found[name], needed)
     for each in acceptances:
         request, mapped = each.request, shares.mapped.get(each.request.request_id)
         if mapped is not None:
@@ -201,8 +192,8 @@ def _differences(
                 differ = True
                 rule = f"the providers of request {request.request_id} in provider_mapping"
                 name = " or ".join(sorted({classes[provider] for provider in mapped}))
-                yield mismatch(name, number, request.count, rule)
+                yield Mismatch(name, number, request.count, rule)
     least, most = sum(each.least for each in acceptances), sum(each.most for each in acceptances)
     if not differ and not least <= shares.total <= most:
         needed = least if shares.total < least else most
-        yield mismatch(" or ".join(names), shares.total, needed)
+        yield Mismatch(" or ".join(names), shares.total, needed)

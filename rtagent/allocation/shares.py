@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation import device_shares
-from rtagent.allocation.device_shares import NOT_OURS, NOT_THERE, Mismatch, check, mismatch
+from rtagent.allocation.device_shares import NOT_OURS, NOT_THERE, Mismatch, check
 from rtagent.allocation.provider_pools import DISK, ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
@@ -141,9 +141,9 @@ class _Parts:
         for uuid, name, number in self._all():
             ours = uuid in self._pools.uuids
             if ours and not self._pools.has(uuid, name):
-                yield mismatch(name, number, 0, NOT_THERE, uuid)
+                yield Mismatch(name, number, 0, NOT_THERE, uuid)
             if not (ours or lenient or name == DISK) and self._pools.counts(name):
-                yield mismatch(name, number, 0, NOT_OURS, uuid)
+                yield Mismatch(name, number, 0, NOT_OURS, uuid)
 
     def of_the_host(self, needed: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of vCPUs, CPUs, memory and disk."""
@@ -152,7 +152,7 @@ class _Parts:
             fits = here + elsewhere == number and 0 in (here, elsewhere)
             with_source = lenient and (here == number or (not here and elsewhere >= number))
             if not fits and not with_source:
-                yield mismatch(name, here + elsewhere, number)
+                yield Mismatch(name, here + elsewhere, number)
 
     def of_resources(
         self, state: NodeState, requests: Mapping[str, ResourceRequest]
@@ -162,12 +162,12 @@ class _Parts:
             request, allocated = requests.get(name, 0), self.resources.get(name, {})
             if isinstance(request, int):
                 if self._pools.assigns(name) and self.here[name] != request:
-                    yield mismatch(name, self.here[name], request)
+                    yield Mismatch(name, self.here[name], request)
                 continue
             named = _by_parent(state, name, request)
             for uuid, parent in self._providers(name):
                 if named[parent] != allocated.get(parent, 0):
-                    yield mismatch(name, allocated.get(parent, 0), named[parent], provider=uuid)
+                    yield Mismatch(name, allocated.get(parent, 0), named[parent], provider=uuid)
 
     def of_quantities(self, requests: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of the classes that another service, or a provider
@@ -178,7 +178,7 @@ class _Parts:
             total = here + self.elsewhere[name]
             with_source = lenient and here in (0, needed) and total >= needed
             if total != needed and not with_source:
-                yield mismatch(name, total, needed)
+                yield Mismatch(name, total, needed)
 
     def of_contexts(self, model: str | None) -> Iterator[Mismatch]:
         """Yield the differences of contexts for the encryption of memory.
@@ -189,7 +189,7 @@ class _Parts:
         for (uuid, name), each in self._pools.contexts.items():
             needed, allocated = int(each == suffix), self._number(uuid, name)
             if allocated != needed:
-                yield mismatch(name, allocated, needed, provider=uuid)
+                yield Mismatch(name, allocated, needed, provider=uuid)
 
     def _number(self, uuid: str, resource_class: str) -> int:
         allocation = self._allocations.get(uuid)

@@ -26,7 +26,7 @@ from rtagent.placement.tree import (
 )
 
 
-class Transfer(Value, frozen=True, kw_only=True):
+class Transfer(Value, frozen=True):
     """A part of a consumer's allocation that goes to a provider.
 
     :ivar source: the uuid of the provider that has it now; None: it is added, because a claim has
@@ -249,15 +249,7 @@ class _Planner:
     def _transfer(
         self, consumer: str, name: str, source: str | None, target: str, quantity: int
     ) -> None:
-        self.transfers.append(
-            Transfer(
-                consumer=consumer,
-                resource_class=name,
-                source=source,
-                target=target,
-                quantity=quantity,
-            )
-        )
+        self.transfers.append(Transfer(consumer, name, source, target, quantity))
         self._used[consumer, (target, name)] += quantity
         if source is not None:
             self._used[consumer, (source, name)] -= quantity
