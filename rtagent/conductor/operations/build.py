@@ -15,14 +15,14 @@ def claim(run: Run) -> None:
     """Claim the resources. The claim's uuid is the operation id that the scheduler chose."""
     instance = run.instance(run.progress.spec, run.progress.was, "spawning")
     reply = run.agent(
-        hosts.selected(run), "instance_claim", instance=instance, **hosts.claim_arguments(run)
+        run.progress.selected, "instance_claim", instance=instance, **hosts.claim_arguments(run)
     )
     run.learn(claim=reply)
 
 
 def release(run: Run) -> None:
     """Release the claim, and count a failed build."""
-    place = hosts.selected(run)
+    place = run.progress.selected
     hosts.end_claim(run, place, "release_claim", claim_uuid=place.claim["uuid"])
     if run.progress.was != BUILDING:  # it is unshelved
         return

@@ -153,11 +153,6 @@ def allocate(run: Run) -> None:
         allocations.write(run, selection.allocation_request)
 
 
-def selected(run: Run) -> Place:
-    """Return the selected host, with its claim as far as it is known."""
-    return run.progress.selected
-
-
 def claim_arguments(run: Run) -> dict[str, Any]:
     """Return the arguments that every call takes that creates a claim at the selected host."""
     selection = run.progress.selection
@@ -195,7 +190,7 @@ def prepare(run: Run) -> None:
 
 def cleanup(run: Run) -> None:
     """Remove what `prepare` made."""
-    run.hook("cleanup", selected(run).host)
+    run.hook("cleanup", run.progress.selected.host)
 
 
 def define(run: Run) -> None:
@@ -205,7 +200,7 @@ def define(run: Run) -> None:
 
 def undefine(run: Run) -> None:
     """Remove the domain from the selected host, running or not."""
-    run.undefine(selected(run))
+    run.undefine(run.progress.selected)
 
 
 def start(run: Run) -> None:

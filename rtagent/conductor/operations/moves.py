@@ -17,7 +17,6 @@ from rtagent.conductor.operations.hosts import (
     end_claim,
     prepare,
     select,
-    selected,
     unselect,
 )
 from rtagent.conductor.run import Run
@@ -44,7 +43,7 @@ def source_place(run: Run) -> Place:
 
 def on_same_host(run: Run) -> bool:
     """Return whether source and destination are one host."""
-    return source_place(run).node_uuid == selected(run).node_uuid
+    return source_place(run).node_uuid == run.progress.selected.node_uuid
 
 
 def begin(run: Run) -> None:
@@ -104,12 +103,12 @@ def claim_move(run: Run) -> None:
     }
     if CLAIMING[kind] == "resize_claim":
         arguments["flavor"] = msgspec.to_builtins(progress.spec.flavor)
-    run.learn(claim=run.agent(selected(run), CLAIMING[kind], **arguments))
+    run.learn(claim=run.agent(run.progress.selected, CLAIMING[kind], **arguments))
 
 
 def drop_at_destination(run: Run) -> None:
     """End the claim at the destination: the move has failed."""
-    end_claim(run, selected(run), "drop_move_claim", **move_arguments(run))
+    end_claim(run, run.progress.selected, "drop_move_claim", **move_arguments(run))
 
 
 def report_both(run: Run, vm_state: str, task_state: str | None) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rtagent.conductor.engine import Step, Table
 from rtagent.conductor.operations import allocations, moves
-from rtagent.conductor.operations.hosts import prepare, select, selected, start, unselect
+from rtagent.conductor.operations.hosts import prepare, select, start, unselect
 from rtagent.conductor.run import Run
 from rtagent.model.server import RESIZED, STOPPED, Place, Server, ServerMove
 
@@ -28,7 +28,7 @@ def stop_to_move(run: Run) -> None:
 def start_again(run: Run) -> None:
     """Start the guest at the source again. On the same host its old definition was replaced."""
     source = moves.source_place(run)
-    run.define(source, *([selected(run)] if run.progress.selection else []))
+    run.define(source, *([run.progress.selected] if run.progress.selection else []))
     if moves.runs(run):
         run.start(source)
 
@@ -43,13 +43,13 @@ def copy(run: Run) -> None:
 def cleanup(run: Run) -> None:
     """Remove what `prepare` and `copy` made, unless the server is on this host anyway."""
     if not moves.on_same_host(run):
-        run.hook("cleanup", selected(run).host)
+        run.hook("cleanup", run.progress.selected.host)
 
 
 def undefine(run: Run) -> None:
     """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
     order = run.stop if moves.on_same_host(run) else run.undefine
-    order(selected(run))
+    order(run.progress.selected)
 
 
 def define_moved(run: Run) -> None:
