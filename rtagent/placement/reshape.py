@@ -169,10 +169,10 @@ class _Planner:
 
     def _unused(self, pool: Pool) -> int:
         """Return how many units neither an allocation nor a claim has."""
-        allocated = sum(quantity for (_, each), quantity in self._used.items() if each == pool)
         users = (*self._wanted.claimed.items(), *self._wanted.observed.items())
         lacking = (pools.get(pool, 0) - self._used[consumer, pool] for consumer, pools in users)
-        return _capacity(self._records[pool]) - allocated - sum(max(0, each) for each in lacking)
+        taken = self._total(pool) + sum(max(0, each) for each in lacking)
+        return _capacity(self._records[pool]) - taken
 
     # -- parts that are added ----------------------------------------------------------------------
 
@@ -214,12 +214,10 @@ class _Planner:
         return None
 
     def result(self) -> Reshape:
-        touched = {each.target for each in self.transfers} | {
-            each.source for each in self.transfers if each.source is not None
-        }
+        ends = {uuid for each in self.transfers for uuid in (each.source, each.target)}
         consumers = {each.consumer for each in self.transfers}
         return Reshape(
-            providers={uuid: self._provider(uuid) for uuid in sorted(touched)},
+            providers={uuid: self._provider(uuid) for uuid in sorted(filter(None, ends))},
             consumers={uuid: self._consumer(uuid) for uuid in sorted(consumers)},
             transfers=tuple(self.transfers),
         )

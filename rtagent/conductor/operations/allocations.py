@@ -23,14 +23,10 @@ _FIRST = 1
 
 def write(run: Run, request: Mapping[str, Any]) -> None:
     """Replace the server's allocations by a candidate. :param request: as Placement makes them."""
-    spec, more = run.progress.spec, {}
-    if request.get("mappings"):
-        more["mappings"] = request["mappings"]
-    if spec.project_id is not None:
-        more["project_id"] = spec.project_id
-    if spec.user_id is not None:
-        more["user_id"] = spec.user_id
-    wanted = {**more, "allocations": request["allocations"], "consumer_type": INSTANCE}
+    spec, mappings = run.progress.spec, request.get("mappings") or None
+    more = {"mappings": mappings, "project_id": spec.project_id, "user_id": spec.user_id}
+    given = {name: value for name, value in more.items() if value is not None}
+    wanted = {**given, "allocations": request["allocations"], "consumer_type": INSTANCE}
     _change(run, (run.server.uuid,), lambda found: {run.server.uuid: wanted})
 
 

@@ -21,6 +21,7 @@ from rtagent.model.claim import ACTIVE, EVACUATION, INCOMING, OUTGOING, Claim
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
+from rtagent.model.usage import assignment_usage
 from rtagent.pci.assigned_resources import claimed_mdevs
 from rtagent.pci.pmem import assigned_namespaces
 
@@ -75,13 +76,9 @@ def claimed_usage(claim: Claim) -> DomainUsage:
     assignment = claim.numa_topology or Assignment()
     mdevs = claimed_mdevs(claim)
     parents = (unit.parent_addr for unit in mdevs.values())
-    pages: dict[int, dict[int, int]] = {}
-    memory: dict[int, int] = {}
-    for cell in assignment.cells:
-        memory[cell.id] = memory.get(cell.id, 0) + cell.memory
-        if cell.pagesize is not None:
-            pools = pages.setdefault(cell.id, {})
-            pools[cell.pagesize] = pools.get(cell.pagesize, 0) + cell.pages
+    numa, pages = assignment_usage(assignment), dict[int, dict[int, int]]()
+    for (cell_id, size), number in numa.pages.items():
+        pages.setdefault(cell_id, {})[size] = number
     return DomainUsage(
         domain_uuid=claim.owner_id,
         name=claim.instance.display_name or claim.owner_id,
@@ -93,7 +90,7 @@ def claimed_usage(claim: Claim) -> DomainUsage:
             vcpus=tuple(
                 frozenset({cpu}) for cell in assignment.cells for cpu in cell.cpu_pinning.values()
             ),
-            memory_mb=memory,
+            memory_mb=numa.memory_mb,
             pages=pages,
             devices=frozenset(device.address for device in claim.pci),
             mdevs=frozenset(mdevs),

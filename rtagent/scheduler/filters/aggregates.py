@@ -77,18 +77,15 @@ class AggregateImagePropertiesIsolation(Filter):
 
     def prepare(self, request: Request) -> Check | None:
         """Judge images with properties, or only with those in the namespace of the option."""
+        namespace = self.options.aggregate_image_properties_isolation_namespace
+        separator = self.options.aggregate_image_properties_isolation_separator
+        prefix = f"{namespace}{separator}" if namespace else ""
         properties = {
             name: value
             for name, value in request.spec.image.properties.items()
-            if value and name.startswith(self._prefix)
+            if value and name.startswith(prefix)
         }
         return (lambda host: _judge_image(host, properties)) if properties else None
-
-    @property
-    def _prefix(self) -> str:
-        namespace = self.options.aggregate_image_properties_isolation_namespace
-        separator = self.options.aggregate_image_properties_isolation_separator
-        return f"{namespace}{separator}" if namespace else ""
 
 
 def _judge_image(host: HostState, properties: dict[str, str]) -> Rejection | None:
