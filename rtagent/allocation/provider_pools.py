@@ -85,19 +85,15 @@ class ProviderPools:
         """Return whether this agent counts a class, other than by what provider files
         offer.
         """
-        classes = {name for _, name in self.resources}
-        own = HOST_CLASSES | {RESOURCE_CLASS}
-        return resource_class in own | self._device_classes | classes
+        devices = provider_classes(self._state.devices).values()
+        resources = (name for _, name in self.resources)
+        return resource_class in (*HOST_CLASSES, RESOURCE_CLASS, *devices, *resources)
 
     @cached_property
     def device_providers(self) -> Mapping[str, str]:
         """The address that names its provider, by the address of each reported device."""
         reported = self._state.policy.pci.report_in_placement
         return provider_addresses(self._state.devices) if reported else {}
-
-    @cached_property
-    def _device_classes(self) -> frozenset[str]:
-        return frozenset(provider_classes(self._state.devices).values())
 
     def _resource_pools(self) -> Iterator[tuple[str, str]]:
         for each in self._state.resource_inventories:

@@ -12,7 +12,7 @@ from rtagent.allocation.requirements import numa_of
 from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.placed_guests import isolated, usage_of
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import Assignment
 from rtagent.model.base import Converter, Name
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
@@ -81,15 +81,11 @@ def _cells(state: NodeState, claim: Claim) -> Iterator[str]:
     for cell in state.topology.cells:
         here = [each for each in assignment.cells if each.id == cell.id]
         pools = page_pools(cell, after, state.policy.numa)
-        for size in sorted(_sizes(here)):
+        for size in sorted({each.pagesize for each in here if each.pagesize is not None}):
             if size not in pools or pools[size][1] < 0:
                 yield f"pages of {size} KiB at cell {cell.id}"
         if here and after.memory_mb.get(cell.id, 0) > int(cell.memory_mb * ratio):
             yield f"memory of cell {cell.id}"
-
-
-def _sizes(cells: list[CellAssignment]) -> set[int]:
-    return {each.pagesize for each in cells if each.pagesize is not None}
 
 
 def _devices(state: NodeState, claim: Claim) -> Iterator[str]:

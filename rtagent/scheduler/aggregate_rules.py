@@ -18,11 +18,10 @@ def find(aggregates: Iterable[Aggregate], wanted: str) -> Aggregate:
     :raises AggregateNotFound:
     """
     known = tuple(aggregates)
-    for name in ("uuid", "name"):
-        for each in known:
-            if getattr(each, name) == wanted:
-                return each
-    raise errors.AggregateNotFound(aggregate=wanted)
+    named = [each for name in ("uuid", "name") for each in known if getattr(each, name) == wanted]
+    if not named:
+        raise errors.AggregateNotFound(aggregate=wanted)
+    return named[0]
 
 
 def check(changed: Aggregate, aggregates: Iterable[Aggregate]) -> None:
