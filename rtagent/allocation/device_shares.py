@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.errors import AllocationMismatch
@@ -67,6 +68,18 @@ _GROUP = re.compile(r"^_?(.*)-[0-9]+$")
 def request_of(group: str) -> str:
     """Return the id of the device request that a group is for; any other name, unchanged."""
     return _GROUP.sub(r"\1", group)
+
+
+#: An id that Placement accepts in the name of a request group: 64 characters with what is added.
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,50}")
+
+
+def group_id(request_id: str) -> str:
+    """Return a device request's id as the names of its request groups have it. One that Placement
+    does not accept, as the name of an alias with a blank, is replaced by its digest.
+    """
+    accepted = _ID.fullmatch(request_id)
+    return request_id if accepted else sha256(request_id.encode()).hexdigest()[:32]
 
 
 def build(
@@ -145,11 +158,16 @@ def _mapped(
 ) -> tuple[dict[str, frozenset[str]], tuple[Mismatch, ...]]:
     """Return the providers of each request, by address, and the providers that it cannot have."""
     providers = {uuid: (address, name) for (uuid, name), address in pools.devices.items()}
-    by_id = {request.request_id: request for request in requests}
+    by_id = {
+        name: request
+        for request in requests
+        for name in (group_id(request.request_id), request.request_id)
+    }
     mapped: dict[str, set[str]] = {}
     mismatches: list[Mismatch] = []
     for key, uuids in mapping.items():
-        request = by_id.get(key) or by_id.get(request_of(key))
+        # The name of a group may be an id, too: gpu-1 is the second group of gpu.
+        request = by_id.get(request_of(key)) or by_id.get(key)
         for uuid in uuids:
             address, name = providers.get(uuid, ("", ""))
             if uuid not in allocations:

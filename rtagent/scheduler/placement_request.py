@@ -12,6 +12,7 @@ import os_traits
 from msgspec.structs import replace
 
 from rtagent.allocation import requirements
+from rtagent.allocation.device_shares import group_id
 from rtagent.allocation.requirements import GROUP_POLICIES, GROUP_POLICY, Requirements
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest
@@ -311,7 +312,7 @@ def _device_groups(
     for request in device_requests(spec.flavor, spec.pci_requests, options.aliases, policy):
         if request.source == FLAVOR_ALIAS:
             for number in range(request.count):
-                yield _device_group(request, f"_{request.request_id}-{number}")
+                yield _device_group(request, f"_{group_id(request.request_id)}-{number}")
 
 
 def _device_group(request: DeviceRequest, suffix: str) -> _Group:

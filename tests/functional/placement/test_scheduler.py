@@ -134,6 +134,13 @@ def test_an_instance_with_devices_gets_what_a_candidate_has(cloud):
     assert {device.provider for device in claim.pci} <= allocated.keys()
 
 
+def test_an_alias_may_be_named_twice(cloud):
+    wanted, owner = spec(1, 512, extra_specs={"pci_passthrough:alias": "vf:1,vf:1"}), uid()
+    [found] = cloud.select(wanted, owner)
+    assert len(found.selected.provider_mapping) == 2
+    assert cloud.granted(wanted, owner, found.selected)
+
+
 def test_an_alternate_has_a_candidate_that_is_not_written(cloud):
     wanted, owner = spec(1, 512), uid()
     [found] = cloud.select(wanted, owner, alternates=True)

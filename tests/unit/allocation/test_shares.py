@@ -1,9 +1,12 @@
 """A claim follows its allocations in Placement, or says what is wrong with them."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.allocation.device_shares import group_id
 from rtagent.errors import AllocationMismatch
 from rtagent.lifecycle import attach
 from rtagent.lifecycle.moves.destination import move_claim
@@ -246,6 +249,19 @@ def test_provider_mapping_assigns_the_allocated_providers_to_requests():
         parents = [(each.request_id, each.parent_addr) for each in claim.pci]
         assert parents == [("first", first), ("second", second)]
         assert claim.provider_mapping == mapping
+
+
+def test_names_of_request_groups_find_their_requests():
+    whole = allocations({pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 1}})
+    one = {"count": 1, "alias_name": "vf"}
+    for ids in (("a nic", "x" * 100), ("nic", "nic-0")):
+        names = tuple(f"{group_id(name)}-0" for name in ids)
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,52}", name) for name in names)
+        asked = {"pci_requests": tuple(PciRequest(request_id=name, **one) for name in ids)}
+        for parents in ((PF_0, PF_1), (PF_1, PF_0)):
+            mapping = {name: (pci(pf),) for name, pf in zip(names, parents, strict=True)}
+            _, claim = claimed(pci_host(), whole, mapping, instance=asked)
+            assert tuple(each.parent_addr for each in claim.pci) == parents
 
 
 @pytest.mark.parametrize(

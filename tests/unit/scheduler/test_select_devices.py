@@ -1,6 +1,7 @@
 """Selections of hosts whose devices are in Placement: some candidate of many fits."""
 
 import itertools
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -21,7 +22,10 @@ from tests.support.scheduling import HostsInMemory, scheduler, spec
 #: Eight GPUs, four on each of two cells.
 GPUS = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18))
 GPU_CLASS = "CUSTOM_PCI_10DE_13F1"
-OPTIONS = SchedulerOptions(pci_in_placement=True, aliases=ALIASES)
+#: The same GPUs by several names.
+NAMED = dict.fromkeys(("gpu", "gpu-1", "a gpu", "g" * 70), ALIASES["gpu"])
+NAMED = {name: replace(alias, name=name) for name, alias in NAMED.items()}
+OPTIONS = SchedulerOptions(pci_in_placement=True, aliases=NAMED)
 
 
 class GpuPlacement:
@@ -39,6 +43,7 @@ class GpuPlacement:
     @contextmanager
     def allocation_candidates(self, query, timeout):
         groups = [name.removeprefix("resources") for name, _ in query if "resources_" in name]
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", group) for group in groups)
         own = (part.split(":") for part in dict(query)["resources"].split(","))
         resources = {name: int(number) for name, number in own}
         chosen = itertools.permutations(self.gpus, len(groups))
@@ -64,7 +69,8 @@ class GpuPlacement:
 
 def eight_gpus():
     devices = record(gpu(address, number // 4) for number, address in enumerate(GPUS))
-    return device_host(devices, pci=policy(report_in_placement=True))
+    pci = replace(policy(report_in_placement=True), aliases=NAMED)
+    return device_host(devices, pci=pci)
 
 
 def gpus(number):
@@ -86,6 +92,13 @@ def test_the_instances_of_one_request_get_all_devices_of_a_host(number):
     instances = len(GPUS) // number
     given = selected(eight_gpus(), number, instances)
     assert sorted(address for addresses in given for address in addresses) == list(GPUS)
+
+
+@pytest.mark.parametrize("asked", ["gpu:1,gpu:1", "gpu:2,gpu-1:1", "a gpu:2", f"{'g' * 70}:1"])
+def test_placement_is_asked_for_the_devices_of_any_alias(asked):
+    number = sum(int(part.partition(":")[2]) for part in asked.split(","))
+    [given] = selected(eight_gpus(), number, **{"pci_passthrough:alias": asked})
+    assert given == {*GPUS[:number]}
 
 
 def test_devices_are_on_the_cell_that_has_cpus_to_pin():
