@@ -175,16 +175,23 @@ def numa_of(flavor: Flavor, image: Mapping[str, str]) -> NumaRequirements:
     return numa_requirements(flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image)
 
 
+def requests_for(kind: str) -> Callable[..., tuple[DeviceRequest, ...]]:
+    """Return the function that makes the device requests of a claim.
+
+    A resize or a cold migration keeps the device requests of ports only; the others are those of
+    the new flavor.
+    """
+    return requests_of_move if kind in (RESIZE, MIGRATION) else device_requests
+
+
 def from_move(request: MoveRequest, policy: Policy) -> Requirements:
     """Derive the requirements of a guest that comes from another host or changes its size.
 
-    A resize or a cold migration keeps the device requests of ports only; the others are those of
-    the new flavor. A live migration keeps the page sizes that the guest has at its source.
+    A live migration keeps the page sizes that the guest has at its source.
 
     :raises InvalidFlavor: InvalidPciRequest: PciRequestAliasNotDefined: as `from_request`.
     """
-    requests_of = requests_of_move if request.kind in (RESIZE, MIGRATION) else device_requests
-    required = from_request(request.build, policy, requests_of)
+    required = from_request(request.build, policy, requests_for(request.kind))
     if request.kind != LIVE_MIGRATION:
         return required
     if required.mem_encryption is not None:

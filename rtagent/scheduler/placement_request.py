@@ -23,8 +23,8 @@ from rtagent.model.policy import Policy
 from rtagent.model.request import Flavor
 from rtagent.model.server import Destination, RequestSpec
 from rtagent.numa.properties import Property
-from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest, device_requests
-from rtagent.scheduler.claim_template import ClaimTemplate
+from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest
+from rtagent.scheduler.claim_template import ClaimTemplate, kind_of
 from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.required_traits import required_traits
 
@@ -309,7 +309,8 @@ def _device_groups(
     The suffixes are those by which the agents find the request of a group.
     """
     policy = required.numa.pci_numa_affinity_policy
-    for request in device_requests(spec.flavor, spec.pci_requests, options.aliases, policy):
+    requests_of = requirements.requests_for(kind_of(spec))
+    for request in requests_of(spec.flavor, spec.pci_requests, options.aliases, policy):
         if request.source == FLAVOR_ALIAS:
             for number in range(request.count):
                 yield _device_group(request, f"_{group_id(request.request_id)}-{number}")

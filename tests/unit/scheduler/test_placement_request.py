@@ -4,6 +4,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.conf.scheduler import SchedulerOptions
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined, PropertyInvalid
@@ -148,6 +149,15 @@ def test_each_device_of_a_flavor_is_a_group_if_devices_are_in_placement():
     assert found["required_nic-0"] == "COMPUTE_MANAGED_PCI_DEVICE"
     assert "resources_nic-2" not in found
     assert not any("nic" in name for name in query(wanted, aliases=ALIASES))
+
+
+@pytest.mark.parametrize("aliases", ["gpu:2", "vf:1", ""])
+def test_a_resize_asks_for_the_devices_of_the_new_flavor_alone(aliases):
+    old = PciRequest(count=1, request_id="old", alias_name="gpu")
+    new = spec(extra_specs={"pci_passthrough:alias": aliases})
+    resize = replace(new, purpose="resize", pci_requests=(old,))
+    options = {"pci_in_placement": True, "aliases": ALIASES}
+    assert query(resize, **options) == query(new, **options)
 
 
 def test_class_and_traits_of_an_alias():
