@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nova import objects
+from nova.pci import utils as pci_utils
 
 from rtagent.model.assignment import PmemNamespace
-from rtagent.model.device import Device
+from rtagent.model.device import Device, DeviceSpec
 from rtagent.model.guest import DomainDocument, GuestLayout
 from rtagent.model.mem_encryption import MODELS, EncryptionCapacity, provider_suffix
 from rtagent.model.metric import CpuUse
@@ -58,10 +59,25 @@ def contexts(driver: Any) -> Mapping[str, int]:
     return {suffix: inventory["total"] for suffix, inventory in read().items()}
 
 
-def devices(resources: Mapping[str, Any]) -> tuple[Device, ...] | None:
-    """Return the host's PCI devices; None: the driver does not list them."""
+def interfaces(specs: Iterable[DeviceSpec]) -> Mapping[str, str]:
+    """Return the interfaces of this host that the specifications name, by the device's address.
+
+    The driver does not report them: Nova, too, looks for each name when it needs a device's.
+    """
+    names = dict.fromkeys(spec.devname for spec in specs if spec.devname)
+    found = ((pci_utils.get_function_by_ifname(name)[0], name) for name in reversed(names))
+    return {address: name for address, name in found if address}
+
+
+def devices(
+    resources: Mapping[str, Any], named: Mapping[str, str] = {}
+) -> tuple[Device, ...] | None:
+    """Return the host's PCI devices; None: the driver does not list them.
+
+    :param named: see `interfaces`.
+    """
     text = resources.get("pci_passthrough_devices")
-    return None if text is None else tuple(map(_device, json.loads(text)))
+    return None if text is None else tuple(_device(row, named) for row in json.loads(text))
 
 
 def namespaces(resources: Iterable[Any]) -> tuple[PmemNamespace, ...]:
@@ -94,7 +110,7 @@ def _cell(nova: Any) -> Cell:
     )
 
 
-def _device(row: Mapping[str, Any]) -> Device:
+def _device(row: Mapping[str, Any], named: Mapping[str, str]) -> Device:
     capabilities = row.get("capabilities") or {}
     return Device(
         address=row["address"].lower(),
@@ -104,7 +120,8 @@ def _device(row: Mapping[str, Any]) -> Device:
         parent_addr=row.get("parent_addr"),
         numa_node=row.get("numa_node"),
         capabilities={"network": tuple(capabilities.get("network", ()))},
-        parent_ifname=row.get("parent_ifname"),
+        net_name=named.get(row["address"].lower()),
+        parent_ifname=named.get(row.get("parent_addr") or "", row.get("parent_ifname")),
         mac=row.get("mac_address"),
         card_serial_number=capabilities.get("vpd", {}).get("card_serial_number"),
     )

@@ -184,12 +184,13 @@ class NovaNode:
     def _observation(self) -> Observation:
         if not self.report:
             raise HypervisorUnavailable("the virt driver has reported nothing yet")
+        named = driver_report.interfaces(self.state.policy.pci.specs)
         return Observation(
             domains={},
             has_domains=False,  # Nova's database says which guests are here
             complete=True,
             topology=driver_report.topology(self.report, self._contexts),
-            devices=self.mdevs.devices(driver_report.devices(self.report)),
+            devices=self.mdevs.devices(driver_report.devices(self.report, named)),
             mdevs=self.mdevs.mdevs,
             mdevs_of_others=True,
             namespaces=self._namespaces,
