@@ -13,6 +13,7 @@ from nova import objects
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.model.assignment import AssignedQuantity
 from rtagent.model.base import Value
+from rtagent.model.device import LEGACY
 from rtagent.model.mem_encryption import provider_suffix
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.node_state import NodeState
@@ -190,7 +191,8 @@ def _request(nova: Any) -> PciRequest:
         request_id=request_id(nova),
         alias_name=nova.alias_name,
         spec=tuple(dict(_spec(spec)) for spec in nova.spec),
-        numa_policy=nova.numa_policy,
+        # That of the flavor counts when Nova makes the request, and no other one later.
+        numa_policy=nova.numa_policy or LEGACY,
         # Of a flavor, too: the conductor has replaced the flavor's aliases by such documents.
         source="neutron_port",
         requester_id=nova.requester_id if "requester_id" in nova else None,

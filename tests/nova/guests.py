@@ -15,6 +15,7 @@ from nova.virt import hardware
 
 from rtagent.lifecycle.placed_guests import requirements_of
 from rtagent.nova import guests
+from rtagent.pci.requests import device_requests
 
 #: What Nova does without a policy.
 PREFER = "prefer"
@@ -38,6 +39,16 @@ class GuestTest(unittest.TestCase):
         for group, value in (("", "required"), ("", "forbidden"), ("1", "required")):
             self._check({**pinned, f"trait{group}:{THREADS}": value})
         self._check(pinned, {f"trait:{THREADS}": "required"})
+
+    def test_a_resize_leaves_the_policy_of_a_port_as_it_was(self) -> None:
+        for policy in (None, "required"):
+            port = objects.InstancePCIRequest(
+                count=1, spec=[{"physical_network": "net"}], numa_policy=policy
+            )
+            port.alias_name, port.request_id = None, "port"
+            documents = guests.device_requests(objects.InstancePCIRequests(requests=[port]), {})
+            (asked,) = device_requests(None, documents.requests, {}, "socket")
+            self.assertEqual(policy or "legacy", asked.numa_policy)
 
     def _check(self, specs: Mapping[str, str], properties: Mapping[str, str] | None = None) -> None:
         flavor = objects.Flavor(
