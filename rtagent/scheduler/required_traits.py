@@ -1,13 +1,15 @@
 """The traits that a host needs for what a flavor and an image ask for and no agent judges. Pure.
 
 Agents publish them, and only Placement judges them, as in Nova. What an agent judges by itself when
-it fits a claim has no trait here: the policies of threads and of devices.
+it fits a claim has no trait here: the policies of threads and of devices. Only ports that are
+managed remotely have one, because few of the hosts that Placement returns may have such devices.
 """
 
 from collections.abc import Iterator, Mapping
 
 import os_traits
 
+from rtagent.model.base import BOOLEANS
 from rtagent.model.server import RequestSpec
 from rtagent.numa.properties import Properties, conflict
 
@@ -53,7 +55,14 @@ def required_traits(spec: RequestSpec) -> frozenset[str]:
         extra_specs=spec.flavor.extra_specs,
         image=spec.image.properties,
     )
-    return frozenset(_required(properties))
+    return frozenset((*_required(properties), *_of_ports(spec)))
+
+
+def _of_ports(spec: RequestSpec) -> Iterator[str]:
+    for request in spec.pci_requests:
+        values = [str(criteria.get("remote_managed")).lower() for criteria in request.spec]
+        if values and all(map(BOOLEANS.get, values)):
+            yield os_traits.COMPUTE_REMOTE_MANAGED_PORTS
 
 
 def _required(properties: Properties) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import pytest
 
 from rtagent.errors import FlavorImageConflict, PropertyConflict, PropertyInvalid
+from rtagent.model.request import PciRequest
 from rtagent.model.server import ImageRequest
 from rtagent.scheduler.required_traits import required_traits
 from tests.support.scheduling import spec
@@ -46,6 +47,14 @@ def test_properties_that_count_together():
     assert traits({"hw:tpm_version": "2.0"}, {"hw_tpm_model": "tpm-crb"}) == crb
     encrypted = {"hw_ephemeral_encryption_format": "luks"}
     assert traits({"hw:ephemeral_encryption": "yes"}, encrypted) == {DISKS, LUKS}
+
+
+@pytest.mark.parametrize("value", ["True", "False", None])
+def test_ports_that_are_managed_remotely(value):
+    criteria = {"physical_network": None} if value is None else {"remote_managed": value}
+    port = PciRequest(count=1, request_id="port", spec=(criteria,), source="neutron_port")
+    required = required_traits(spec(pci_requests=(port,)))
+    assert required == ({"COMPUTE_REMOTE_MANAGED_PORTS"} if value == "True" else set())
 
 
 def test_properties_of_one_side():
