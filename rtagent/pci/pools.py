@@ -87,14 +87,12 @@ def pool_places(devices: PciDevices) -> tuple[tuple[int, ...], ...]:
 
 
 def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
-    """Return the classes with the highest addresses of each pool first, as Nova takes them. The
-    order of the pools stays.
+    """Return the classes with the highest addresses of each of Nova's pools first, as Nova takes
+    them. Its pools are the virtual functions of a card; any other device is one by itself.
     """
-    pools = grouped((_pool_key(each.example), each) for each in available)
     return tuple(
-        replace(each, addresses=each.addresses[::-1])
-        for classes in pools.values()
-        for each in reversed(classes)
+        replace(each, addresses=each.addresses[::-1]) if each.example.device.parent_addr else each
+        for each in available
     )
 
 

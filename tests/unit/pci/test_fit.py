@@ -195,13 +195,16 @@ def test_near_devices_are_preferred():
 
 
 def test_last_device_is_of_the_first_pool():
-    """The pools keep their order, and virtual functions of several cards are one pool."""
-    cards = [*nic("0000:20:00.0", 2, numa_node=0), *nic("0000:21:00.0", 2, numa_node=0)]
-    functions = [replace(each, parent_ifname=None) for each in cards if each.parent_addr]
-    far = [each for each in nic("0000:a0:00.0", 2, numa_node=1) if each.parent_addr]
-    devices = record([*functions, *far])
-    fit = device_fit(devices, requests_for("vf:3"), order="last").fit()
-    assert addresses(fit) == [vf(1), vf(0, "0000:21:00.0"), vf(1, "0000:21:00.0")]
+    """The pools keep their order. One is the virtual functions of a card, or a device by itself."""
+    cards = [*nic("0000:20:00.0", 2), *nic("0000:21:00.0", 2)]
+    devices = record([*cards, gpu("0000:01:00.0"), gpu("0000:02:00.0")])
+
+    def given(aliases):
+        return addresses(device_fit(devices, requests_for(aliases), order="last").fit())
+
+    assert given("vf:1") == [vf(1, "0000:20:00.0")]
+    assert given("vf:3") == [vf(0, "0000:20:00.0"), vf(1, "0000:20:00.0"), vf(1, "0000:21:00.0")]
+    assert (given("gpu:1"), given("pf:1")) == (["0000:01:00.0"], ["0000:20:00.0"])
 
 
 CELLS = topology(cell(0), cell(1))
