@@ -65,8 +65,8 @@ def interfaces(specs: Iterable[DeviceSpec]) -> Mapping[str, str]:
     The driver does not report them: Nova, too, looks for each name when it needs a device's.
     """
     names = dict.fromkeys(spec.devname for spec in specs if spec.devname)
-    found = ((pci_utils.get_function_by_ifname(name)[0], name) for name in reversed(names))
-    return {address: name for address, name in found if address}
+    addresses = {name: pci_utils.get_function_by_ifname(name)[0] for name in reversed(names)}
+    return {address: name for name, address in addresses.items() if address}
 
 
 def devices(

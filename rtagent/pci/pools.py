@@ -91,8 +91,8 @@ def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
     them. Its pools are the virtual functions of a card; any other device is one by itself.
     """
     return tuple(
-        replace(each, addresses=each.addresses[::-1]) if each.example.device.parent_addr else each
-        for each in available
+        replace(part, addresses=part.addresses[::-1]) if part.example.device.parent_addr else part
+        for part in available
     )
 
 

@@ -135,10 +135,10 @@ def test_an_instance_with_devices_gets_what_a_candidate_has(cloud):
 
 
 def test_an_alias_may_be_named_twice(cloud):
-    wanted, owner = spec(1, 512, extra_specs={"pci_passthrough:alias": "vf:1,vf:1"}), uid()
-    [found] = cloud.select(wanted, owner)
-    assert len(found.selected.provider_mapping) == 2
-    assert cloud.granted(wanted, owner, found.selected)
+    request, owner = spec(1, 512, extra_specs={"pci_passthrough:alias": "vf:1,vf:1"}), uid()
+    [selections] = cloud.select(request, owner)
+    assert len(selections.selected.provider_mapping) == 2
+    assert cloud.granted(request, owner, selections.selected)
 
 
 def test_an_alternate_has_a_candidate_that_is_not_written(cloud):

@@ -261,7 +261,7 @@ def test_names_of_request_groups_find_their_requests():
         for parents in ((PF_0, PF_1), (PF_1, PF_0)):
             mapping = {name: (pci(pf),) for name, pf in zip(names, parents, strict=True)}
             _, claim = claimed(pci_host(), whole, mapping, instance=asked)
-            assert tuple(each.parent_addr for each in claim.pci) == parents
+            assert tuple(device.parent_addr for device in claim.pci) == parents
 
 
 @pytest.mark.parametrize(
