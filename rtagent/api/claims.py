@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
-from rtagent.errors import ClaimNotFound, InvalidRequest
+from rtagent.api.reply import a_uuid, check, one_of
+from rtagent.errors import ClaimNotFound
 from rtagent.model.claim import LIVE_STATES
+from rtagent.model.migration import STATUSES
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile import drift as differences
@@ -20,13 +22,10 @@ def claims(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
     """``{"claims": [Claim]}``: the live claims, oldest first.
 
     :param filters: ``instance`` (an owner's uuid) and ``state``; all that are given must match.
-    :raises InvalidRequest: no live claim can have that state.
+    :raises InvalidRequest: no live claim can have such a value.
     """
-    wanted = filters.get("state")
-    if wanted is not None and wanted not in LIVE_STATES:
-        states = ", ".join(sorted(LIVE_STATES))
-        raise InvalidRequest.at("GET /claims", "state", f"not one of {states}")
-    owner = filters.get("instance")
+    check("claims", filters, {"instance": a_uuid, "state": one_of(sorted(LIVE_STATES))})
+    wanted, owner = filters.get("state"), filters.get("instance")
     found = state.claims.values() if owner is None else state.claims_of(owner)
     matching = (with_namespaces(each, state) for each in found if wanted in (None, each.state))
     return {"claims": sorted(matching, key=lambda each: (each.created_at, each.uuid))}
@@ -47,7 +46,12 @@ def migrations(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any
     """``{"migrations": [Migration]}``: this node's record of each move, oldest first.
 
     :param filters: ``instance`` (its uuid) and ``status``; all that are given must match.
+    :raises InvalidRequest: no record has such a value. A caller chooses the first status, so that
+        of a record is valid whatever it is.
     """
+    recorded = {each.status for each in state.migrations.values()}
+    rules = {"instance": a_uuid, "status": one_of(sorted(recorded.union(STATUSES)))}
+    check("migrations", filters, rules)
     instance, status = filters.get("instance"), filters.get("status")
     matching = [
         each

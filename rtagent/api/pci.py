@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rtagent.errors import InvalidRequest, PciDeviceNotFound
+from rtagent.api.reply import Rule, a_uuid, an_address, check, one_of
+from rtagent.errors import PciDeviceNotFound
 from rtagent.model.assignment import AssignedResource
 from rtagent.model.base import Value, made_from
 from rtagent.model.claim import LEASED_STATES, RESOURCE, Claim, Unit
@@ -55,17 +56,21 @@ class DeviceView(Value, frozen=True, kw_only=True):
     root_port: str | None = None
 
 
-#: By the name of the filter: the field that it compares, and its valid values if the set of them is
-#: fixed.
-_Filter = tuple[Callable[[DeviceView], str | None], tuple[str, ...]]
-_FILTERS: Mapping[str, _Filter] = {
-    "address": (lambda device: device.address, ()),
-    "dev_type": (lambda device: device.dev_type, DEV_TYPES),
-    "instance": (lambda device: device.owner_id, ()),
-    "node": (lambda device: device.node, ()),
-    "status": (lambda device: device.status, STATES),
+#: By the name of the filter: the field that it compares.
+_FILTERS: Mapping[str, Callable[[DeviceView], str | None]] = {
+    "address": lambda device: device.address,
+    "dev_type": lambda device: device.dev_type,
+    "instance": lambda device: device.owner_id,
+    "node": lambda device: device.node,
+    "status": lambda device: device.status,
 }
 FILTERS = frozenset(_FILTERS)
+_RULES: Mapping[str, Rule] = {
+    "address": an_address,
+    "dev_type": one_of(DEV_TYPES),
+    "instance": a_uuid,
+    "status": one_of(STATES),
+}
 
 
 def devices(
@@ -77,13 +82,13 @@ def devices(
     :param ports: the root ports, which the state does not have.
     :raises InvalidRequest: no device can have such a value.
     """
-    _check(filters)
+    check("pci", filters, _RULES)
     allocations = device_allocations(state)
     every = (_device(state, allocations, address, ports) for address in sorted(state.devices))
     matching = (
         each
         for each in every
-        if all(_FILTERS[name][0](each) == wanted for name, wanted in filters.items())
+        if all(_FILTERS[name](each) == wanted for name, wanted in filters.items())
     )
     return {"pci": tuple(matching)}
 
@@ -103,17 +108,6 @@ def counts(state: NodeState) -> dict[str, int]:
     allocations = device_allocations(state)
     numbers = Counter(allocations.state(address).state for address in state.devices)
     return {status: numbers[status] for status in STATES}
-
-
-def _check(filters: Mapping[str, str]) -> None:
-    errors = [
-        {"path": name, "message": f"not one of {', '.join(words)}"}
-        for name, value in sorted(filters.items())
-        for words in [_FILTERS[name][1]]
-        if words and value not in words
-    ]
-    if errors:
-        raise InvalidRequest(method="GET /pci", errors=errors)
 
 
 def _device(

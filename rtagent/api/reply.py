@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from rtagent import errors
-from rtagent.model.base import Value
+from rtagent.model.address import PCI_ADDRESS
+from rtagent.model.base import UUID, Value
 
 JSON = "application/json"
 
@@ -86,6 +87,39 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 Query = Mapping[str, str]
+
+#: What is wrong with the value of a filter, or None.
+Rule = Callable[[str], str | None]
+
+
+def one_of(values: Iterable[str]) -> Rule:
+    """Return the rule of a filter whose values are all known."""
+    allowed = list(values)
+    return lambda value: None if value in allowed else f"not one of {', '.join(allowed)}"
+
+
+def _of_form(pattern: str, message: str) -> Rule:
+    form = re.compile(pattern.removesuffix("$"))
+    return lambda value: None if form.fullmatch(value) else message
+
+
+a_uuid = _of_form(UUID, "must be a uuid, in lower case and with its dashes")
+an_address = _of_form(PCI_ADDRESS, "must be a PCI address like 0000:08:00.0, in lower case")
+
+
+def check(name: str, filters: Query, rules: Mapping[str, Rule]) -> None:
+    """Check the filters of a collection.
+
+    :param rules: by filter; others may have any value.
+    :raises InvalidRequest: nothing can have such a value.
+    """
+    mistakes = [
+        {"path": filter_, "message": message}
+        for filter_, rule in sorted(rules.items())
+        if filter_ in filters and (message := rule(filters[filter_])) is not None
+    ]
+    if mistakes:
+        raise errors.InvalidRequest(method=f"GET /{name}", errors=mistakes)
 
 
 class Replying(Protocol):

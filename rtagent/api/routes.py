@@ -16,7 +16,7 @@ from rtagent.api.page import host_map, host_pages
 from rtagent.api.page.host_map import ShownRoom
 from rtagent.api.page.host_pages import PageSources
 from rtagent.api.page.routes import Link, PageCache, PageRoutes
-from rtagent.api.reply import JSON, Query, Reply, Routes, document
+from rtagent.api.reply import JSON, Query, Reply, Routes, check, document, one_of
 from rtagent.capacity.count import Counts
 from rtagent.errors import ClaimNotFound, InvalidRequest, RtAgentError
 from rtagent.model.base import Value
@@ -39,9 +39,8 @@ def timeline(sources: PageSources, filters: Mapping[str, str]) -> Mapping[str, A
     :param filters: ``kind``.
     :raises InvalidRequest: there is no such kind.
     """
+    check("timeline", filters, {"kind": one_of(ENTRY_KIND)})
     kind = filters.get("kind")
-    if kind is not None and kind not in ENTRY_KIND:
-        raise InvalidRequest.at("GET /timeline", "kind", f"not one of {', '.join(ENTRY_KIND)}")
     view = sources.timeline()
     found = [each for each in view.entries if kind in (None, each.kind)]
     return {"timeline": found, "since": view.since}

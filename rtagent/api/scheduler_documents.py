@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from prometheus_client.metrics_core import Metric
 
 from rtagent.api.metrics import gauge
-from rtagent.errors import InvalidRequest
+from rtagent.api.reply import check, one_of
 from rtagent.scheduler.aggregate_rules import ZONE
 from rtagent.scheduler.decision_log import Decision
 from rtagent.scheduler.errors import HostNotFound, HostSetAside
@@ -139,10 +139,8 @@ def capacity(
     :param without_report: why no report of a host can be used, by host.
     :raises InvalidRequest: ``by`` is something else.
     """
-    by = query.get("by")
-    if by not in (None, *GROUPS):
-        raise InvalidRequest.at("GET /capacity", "by", f"must be one of {', '.join(GROUPS)}")
-    counted = counts.capacity(query.get("flavor"), by, PATIENCE)
+    check("capacity", query, {"by": one_of(GROUPS)})
+    counted = counts.capacity(query.get("flavor"), query.get("by"), PATIENCE)
     return {"capacity": {**asdict(counted), "without_report": without_report}}
 
 

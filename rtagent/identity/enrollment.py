@@ -19,6 +19,7 @@ class Claimant(Value, frozen=True, kw_only=True):
 
     :ivar writer: this process, which has the file lock of its state directory.
     :ivar compute_id: the path of the file that contains the node's uuid.
+    :ivar new: there is no such file, and the uuid is a new one.
     :ivar service_down_time: seconds after which another writer counts as down.
     :ivar take_over: the operator has confirmed that the other writer is gone.
     """
@@ -26,6 +27,7 @@ class Claimant(Value, frozen=True, kw_only=True):
     node: Node
     writer: Writer
     compute_id: str
+    new: bool = False
     service_down_time: int
     take_over: bool = False
 
@@ -101,9 +103,10 @@ def _refuse_duplicate(me: Claimant, records: Sequence[NodeRecord]) -> None:
         other = record.node
         if other.uuid == me.node.uuid or other.hypervisor_hostname != name or record.deleted_at:
             continue
+        file = "is missing" if me.new else f"contains {me.node.uuid}"
         raise IdentityError(
             f"hypervisor {name} is recorded as node {other.uuid} (service host {other.host}), but"
-            f" {me.compute_id} contains {me.node.uuid}. If that file was lost or replaced, write"
+            f" {me.compute_id} {file}. If that file was lost or replaced, write"
             f" {other.uuid} into it; if it is another machine, give this one a host name of its"
             f" own; if the record is obsolete, remove it: rtagent node remove {other.uuid}"
         )

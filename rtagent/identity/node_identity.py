@@ -126,16 +126,17 @@ class HostNodeIdentity:
             self._witness = None
 
     def _claimant(self, hypervisor_hostname: str) -> Claimant:
-        options = self._options
+        options, recorded = self._options, self._compute_id.read()
         return Claimant(
             node=Node(
-                uuid=self._compute_id.read() or str(uuid.uuid4()),
+                uuid=recorded or str(uuid.uuid4()),
                 host=options.host,
                 hypervisor_hostname=hypervisor_hostname,
                 host_ip=options.host_ip,
             ),
             writer=machine.writer(options.state_path),
             compute_id=str(self._compute_id.path),
+            new=recorded is None,
             service_down_time=options.service_down_time,
             take_over=options.take_over,
         )

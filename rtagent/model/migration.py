@@ -23,6 +23,13 @@ PRE_MIGRATING, PREPARING, MIGRATING, RUNNING = "pre-migrating", "preparing", "mi
 FINISHED, CONFIRMED, REVERTED, ERROR = "finished", "confirmed", "reverted", "error"
 COMPLETED, DONE = "completed", "done"
 
+#: All of Nova's statuses, in the order of a move.
+STATUSES = (
+    *("accepted", "queued", PREPARING, PRE_MIGRATING, MIGRATING, RUNNING, "post-migrating"),
+    *(FINISHED, "confirming", CONFIRMED, "reverting", REVERTED, COMPLETED, DONE),
+    *("cancelled", "failed", ERROR),
+)
+
 #: The guest is back at its source, or never left it.
 RETURNED = frozenset({REVERTED, ERROR, "failed", "cancelled"})
 #: The guest is at its destination, and no call of the move remains to be made here.

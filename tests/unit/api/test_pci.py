@@ -110,8 +110,9 @@ def test_devices_are_filtered(filters, expected):
 
 def test_an_invalid_filter_value_is_an_error():
     with pytest.raises(InvalidRequest) as raised:
-        addresses(status="free", dev_type="vf", node="other")
-    assert [each["path"] for each in raised.value.kwargs["errors"]] == ["dev_type", "status"]
+        addresses(status="free", dev_type="vf", node="other", address="zz", instance=DB.upper())
+    named = [each["path"] for each in raised.value.kwargs["errors"]]
+    assert named == ["address", "dev_type", "instance", "status"]
 
 
 def test_an_assigned_resource_names_its_owner():

@@ -49,7 +49,7 @@ def test_hosts_without_a_report_are_named():
 def test_groups_are_of_hosts_zones_or_aggregates():
     status, document = read("/capacity?by=rack", fleet())
     assert (status, document["error"]) == (400, "InvalidRequest")
-    assert "must be one of host, zone, aggregate" in document["message"]
+    assert "not one of host, zone, aggregate" in document["message"]
 
 
 @pytest.mark.parametrize(
