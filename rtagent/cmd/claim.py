@@ -218,7 +218,10 @@ class ClaimShow(Show):
 
 
 class ClaimHistory(List):
-    """List the events of a claim from the database, also after it has ended."""
+    """List the events of a claim from the database, also after it has ended.
+
+    With --host, the agent of that host is asked for them.
+    """
 
     nouns = "events of that claim"
 
@@ -226,7 +229,26 @@ class ClaimHistory(List):
         with_uuid(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        return rows(_HISTORY, self.app.client.database.history(parsed_args.claim))
+        client = self.app.client
+        events: Sequence[Any]
+        if client.options.host:
+            events = self._asked(parsed_args.claim)
+        else:
+            events = client.database.history(parsed_args.claim)
+        if not events:
+            raise ClaimNotFound(claim_uuid=parsed_args.claim)
+        return rows(_HISTORY, events)
+
+    def _asked(self, uuid: str) -> Sequence[_Document]:
+        """Return the events that an agent has, oldest first."""
+        events: list[_Document] = []
+        before = None
+        while True:
+            page = self.app.client.read("claims", uuid, "history", before=before)
+            events += page["history"]
+            if page["older"] is None:
+                return events[::-1]
+            before = str(page["older"])
 
 
 class ClaimDomain(Text):

@@ -90,6 +90,10 @@ def test_the_commands_of_a_claims_life(rtagent):
     assert [e["action"] for e in events] == ["create", "renew", "activate", "release"]
     assert [e["before"] for e in events] == [None, "building", "building", "active"]
     assert all(e["actor"] and e["request_id"].startswith("req-") for e in events)
+    actions = rtagent("claim", "history", operation, "-f", "json", "-c", "action").json
+    assert actions == [{"action": event["action"]} for event in history]
+    unknown = rtagent("claim", "history", instance)
+    assert (unknown.code, f"no claim {instance} is known" in unknown.err) == (5, True)
 
 
 def test_a_claim_is_created_from_a_file(rtagent, tmp_path):

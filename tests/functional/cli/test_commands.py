@@ -184,7 +184,6 @@ def agent(conf: Path) -> Iterator[None]:
     ("command", "column"),
     [
         ("claim domain", "document"),
-        ("claim history", "action"),
         ("config check", "message"),
         ("config generate", "sample"),
         ("db backup", "file"),
@@ -206,7 +205,6 @@ def test_a_column_is_printed_as_json(command, column, conf, tmp_path):
     domain.write_text("<domain><name>d</name><vcpu>1</vcpu></domain>")
     arguments = {
         "claim domain": [WEB_CLAIM.uuid, str(domain)],
-        "claim history": [WEB_CLAIM.uuid],
         "db backup": [str(tmp_path / "copy")],
         "host simulate": [str(tmp_path / "other.xml")],
         "schema show": ["ping"],

@@ -231,7 +231,7 @@ def test_another_host_is_read_and_changed_over_rpc(remote: Run, rtagent: Run, ag
     for command in (
         *(("node", "show"), ("claim", "list"), ("claim", "show", uuid), ("numa", "show")),
         *(("pci", "list"), ("orphan", "list"), ("drift", "list"), ("resource", "list")),
-        ("migration", "list"),
+        *(("migration", "list"), ("claim", "history", uuid)),
     ):
         here, there = rtagent(*command, "-f", "json"), remote(*command, "-f", "json")
         assert (there.code, there.json) == (0, here.json), there.err
@@ -241,8 +241,10 @@ def test_another_host_is_read_and_changed_over_rpc(remote: Run, rtagent: Run, ag
     assert remote("node", "undrain").code == 0
     assert remote("claim", "release", uuid).code == 0
 
-    unknown = remote("claim", "show", uuid)
-    assert unknown.code == 5 and "no claim" in unknown.err
+    assert remote("claim", "history", uuid).code == 0
+    for command in ("claim", "show", uuid), ("claim", "history", agent.host):
+        unknown = remote(*command)
+        assert unknown.code == 5 and "no claim" in unknown.err
 
 
 @pytest.mark.parametrize(
