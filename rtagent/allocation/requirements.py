@@ -252,10 +252,13 @@ def _allocated(own: Usage, grouped: Mapping[str, int], extra: ExtraResource) -> 
 
     :param own: what the guest's own properties say.
     :param grouped: the quantities of the flavor's request groups. They override the guest's own, as
-        in Nova; PCPU must be the same in both, and a mixed guest has its own of VCPU.
+        in Nova; PCPU must be the same in both, and a mixed guest has its own of VCPU. A flavor that
+        names PCPU, even 0, names all of its CPUs.
     """
     if own.vcpus and own.pcpus:
         grouped = {**grouped, "VCPU": own.vcpus}
+    elif "PCPU" in grouped:
+        grouped = {"VCPU": 0, **grouped}
     numbers = {
         "VCPU": own.vcpus,
         "MEMORY_MB": own.memory_mb,

@@ -201,7 +201,7 @@ def _quantities_of(claim: Claim) -> Counter[_Pool]:
 def _overridden(claim: Claim) -> Counter[str]:
     """Return the quantities that ``resources:CLASS`` in the flavor sets instead of the guest's own:
     the scheduler allocates these, and the claim was compared with them. A mixed guest has its own
-    of VCPU.
+    of VCPU; a flavor that names PCPU, even 0, names all CPUs of another.
     """
     found = Counter[str]()
     if claim.kind == ATTACH or claim.quarantined:
@@ -210,6 +210,8 @@ def _overridden(claim: Claim) -> Counter[str]:
     for _, _, name, value in claim.flavor.in_request_groups:
         if name in OVERRIDABLE and not (mixed and name == orc.VCPU):
             found[name] += int(value)
+        elif name == orc.PCPU and not mixed:
+            found[orc.VCPU] += 0
     for name in found:
         extra = claim.extra_resource.get(name, 0)
         found[name] += extra if isinstance(extra, int) else 0

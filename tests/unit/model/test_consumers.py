@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from rtagent.model.consumers import INSTANCE, MIGRATION, consumers_of, own_providers, owner_of
@@ -168,8 +169,10 @@ def test_shared_disk_is_allocated_from_the_provider_that_shares_it():
     assert uid(70) not in own_providers(state)
 
 
-def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated():
-    specs = {"resources:VCPU": "0", "resources1:MEMORY_MB": "100", "resources2:MEMORY_MB": "28"}
+@pytest.mark.parametrize("cpus", ["VCPU", "PCPU"])
+def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated(cpus):
+    memory = {"resources1:MEMORY_MB": "100", "resources2:MEMORY_MB": "28"}
+    specs = {f"resources:{cpus}": "0", **memory}
     asked = request(vcpus=2, memory_mb=2048, root_gb=3, extra_specs=specs)
     allocated = {NODE.uuid: {"MEMORY_MB": 128, "DISK_GB": 3}}
     allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}

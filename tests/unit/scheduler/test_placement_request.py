@@ -46,6 +46,13 @@ def query(wanted, *aggregates, in_tree=None, **options):
             "DISK_GB:11,MEMORY_MB:1024,PCPU:1,VCPU:1",
         ),
         ({"resources:VCPU": "0", "resources:DISK_GB": "0"}, "MEMORY_MB:1024"),
+        ({"resources:PCPU": "0"}, "DISK_GB:11,MEMORY_MB:1024"),
+        ({"resources:PCPU": "0", "resources1:VCPU": "0"}, "DISK_GB:11,MEMORY_MB:1024"),
+        ({"resources:PCPU": "2"}, "DISK_GB:11,MEMORY_MB:1024,PCPU:2"),
+        (
+            {"hw:cpu_policy": "dedicated", "resources:PCPU": "0"},
+            "DISK_GB:11,MEMORY_MB:1024,PCPU:2",
+        ),
         ({"resources:VGPU": "1"}, "DISK_GB:11,MEMORY_MB:1024,VCPU:2,VGPU:1"),
         ({"hw:pmem": "4GB"}, "CUSTOM_PMEM_NAMESPACE_4GB:1,DISK_GB:11,MEMORY_MB:1024,VCPU:2"),
     ],
