@@ -23,6 +23,8 @@ NUMBERS = {
     "nvmes": "NVMe controllers (1b36:0010)",
     "sev_guests": "guests with memory encrypted by AMD SEV",
     "sev_es_guests": "guests with memory encrypted by SEV-ES",
+    "sev_snp_guests": "guests with memory encrypted by SEV-SNP, instead of SEV-ES",
+    "tdx_guests": "guests with memory encrypted by Intel TDX",
     "domains": f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each",
 }
 
@@ -147,13 +149,13 @@ def _namespace(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MB: {error}") from error
 
 
-def _document(text: str) -> str:
-    """Return a document that is given itself or as the name of a file."""
+def _document(text: str) -> str | bytes:
+    """Return a document that is given itself or as the name of a file, which says its encoding."""
     if text.lstrip().startswith("<"):
         return text
     try:
-        return Path(text).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        return Path(text).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
         raise SimulationError(f"{text}: {getattr(error, 'strerror', None) or error}") from error
 
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Column, Counts, KeyValues, OrEmpty, PciPools, YesNo, timestamp
-from rtagent.errors import ClaimConflict, IdentityError, NodeNotFound
+from rtagent.errors import (
+    ClaimConflict,
+    IdentityError,
+    NodeNotFound,
+    NotFound,
+    StoreUnavailable,
+)
 from rtagent.model.node import NodeRecord
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.ports import Service
@@ -190,7 +196,8 @@ class NodeRemove(Action):
     """Remove a node's record from the database.
 
     This is refused while the node has claims or its agent is up. The history stays. If an agent
-    with the same uuid starts again, the record is restored.
+    with the same uuid starts again, the record is restored. An agent with a database of its own has
+    its record there: run the command on its host.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -198,10 +205,18 @@ class NodeRemove(Action):
         with_dry_run(parser, "remove")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        database, dry_run = self.app.client.database, parsed_args.dry_run
-        now = database.now()
-        rule = removal_rule(now, self.app.client.settings.default.service_down_time)
-        node = database.remove_node(parsed_args.node, rule, now, dry_run=dry_run).node
+        settings, dry_run = self.app.client.settings, parsed_args.dry_run
+        down_time = settings.default.service_down_time
+        try:
+            database = self.app.client.database
+            now = database.now()
+            rule = removal_rule(now, down_time)
+            node = database.remove_node(parsed_args.node, rule, now, dry_run=dry_run).node
+        except (NodeNotFound, StoreUnavailable) as error:
+            if not settings.database.connection.startswith("sqlite"):
+                raise
+            type_ = NotFound if isinstance(error, NodeNotFound) else StoreUnavailable
+            raise type_(f"{error.message}. {_elsewhere(down_time)}") from error
         done = "would be" if dry_run else "is"
         self.app.LOG.info("node %s (%s) %s removed", node.hypervisor_hostname, node.uuid, done)
 
@@ -300,6 +315,17 @@ def removal_rule(now: datetime, service_down_time: int) -> Rule:
             )
 
     return rule
+
+
+def _elsewhere(down_time: int) -> str:
+    """Return what to do about the record of an agent that has a database of its own."""
+    from rtagent.scheduler.host_manager import FORGOTTEN_AFTER
+
+    return (
+        "This database is a file of this machine. An agent with a database of its own has its"
+        " record there: run the command on its host. If that host is gone, there is nothing to"
+        f" remove: schedulers drop a host after {FORGOTTEN_AFTER * down_time} s without a message"
+    )
 
 
 def _quantity(resource: str, quantities: Mapping[str, Any], name: str) -> str:

@@ -30,6 +30,7 @@ from rtagent.virt.libvirt.hostfile import (
     simulated_capabilities,
     simulated_features,
     simulated_hostname,
+    simulated_tdx_keys,
 )
 from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.traits import domain_traits, driver_traits, host_traits
@@ -214,6 +215,8 @@ def _mem_encryption(
     refused, keys = frozenset[str](), None
     if simulated is not None:
         described = [simulated_features(simulated)]
+        with _readable("memory encryption", odd):
+            keys = simulated_tdx_keys(described[0])
     elif virt.getType() != "TEST":
         refused, keys = refused_encryption(virt.getURI()), tdx_keys(virt.getURI())
     capacities: dict[str, EncryptionCapacity] = {}

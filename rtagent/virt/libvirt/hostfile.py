@@ -11,16 +11,19 @@ from urllib.parse import quote, unquote, urlsplit
 import libvirt
 from lxml import etree
 
-from rtagent.virt.libvirt.document import MAX_TEXT, BadDocument, E, parse
+from rtagent.virt.libvirt.document import MAX_TEXT, BadDocument, E, integer, parse
 from rtagent.virt.libvirt.events import silence
 
 #: The processing instruction in the capabilities document that names the host.
 HOST_INSTRUCTION = "rtagent-host"
 #: The one that lists its persistent memory namespaces.
 NAMESPACES_INSTRUCTION = "rtagent-namespaces"
-#: The one that has the features of its guests: ``<features>`` of domain capabilities.
+#: The one that has the features of its guests: ``<features>`` of domain capabilities, with the
+#: number of keys of Intel TDX, which a real kernel says.
 FEATURES_INSTRUCTION = "rtagent-features"
 
+#: The largest number of keys.
+MAX_KEYS = 2**31 - 1
 #: Seconds between two looks at the file.
 INTERVAL = 0.25
 
@@ -100,6 +103,15 @@ def simulated_features(capabilities: str | bytes) -> etree._Element:
     """
     features = _instruction(capabilities, FEATURES_INSTRUCTION)
     return E.features() if features is None else parse(features.text or "")
+
+
+def simulated_tdx_keys(features: etree._Element) -> int | None:
+    """Return the number of keys of Intel TDX in `simulated_features`; None without one.
+
+    :raises BadDocument: it is no number.
+    """
+    tdx = features.find("tdx[@keys]")
+    return None if tdx is None else integer(tdx.get("keys", ""), "keys of <tdx>", MAX_KEYS)
 
 
 def _instruction(capabilities: str | bytes, target: str) -> etree._ProcessingInstruction | None:

@@ -90,23 +90,28 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
     if machine.namespaces:
         listed = json.dumps(list(_namespaces(machine)))
         root.addprevious(etree.ProcessingInstruction(NAMESPACES_INSTRUCTION, listed))
-    if machine.sev_guests or machine.sev_es_guests:
-        features = etree.tostring(_sev(machine), encoding="unicode")
+    if encryption := list(_encryption(machine)):
+        features = etree.tostring(E.features(*encryption), encoding="unicode")
         root.addprevious(etree.ProcessingInstruction(FEATURES_INSTRUCTION, features))
     return root.getroottree()
 
 
-def _sev(machine: Machine) -> etree._Element:
-    """Build the part of domain capabilities that describes AMD SEV."""
-    return E.features(
-        E.sev(
+def _encryption(machine: Machine) -> Iterator[etree._Element]:
+    """Yield the parts of domain capabilities that describe AMD SEV and Intel TDX."""
+    snp = machine.sev_snp_guests
+    if machine.sev_guests or machine.sev_es_guests or snp:
+        yield E.sev(
             E.cbitpos("51"),
             E.reducedPhysBits("1"),
             E.maxGuests(str(machine.sev_guests)),
-            E.maxESGuests(str(machine.sev_es_guests)),
+            E.maxESGuests(str(snp or machine.sev_es_guests)),
             supported="yes",
         )
-    )
+    if snp:
+        types = E.enum(E.value("sev"), E.value("sev-snp"), name="sectype")
+        yield E.launchSecurity(types, supported="yes")
+    if machine.tdx_guests:
+        yield E.tdx(supported="yes", keys=str(machine.tdx_guests))
 
 
 def _namespaces(machine: Machine) -> Iterator[Mapping[str, Any]]:

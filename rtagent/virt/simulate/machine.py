@@ -20,6 +20,8 @@ LIMITS = {
     "nvmes": 16,
     "sev_guests": 1006,
     "sev_es_guests": 1006,
+    "sev_snp_guests": 1006,
+    "tdx_guests": 1006,
 }
 
 
@@ -47,7 +49,8 @@ class Machine(Value, frozen=True, kw_only=True):
     :ivar nvmes: NVMe controllers. All devices are spread over the cells in turn.
     :ivar hostname: the host's own name.
     :ivar sev_guests: guests with memory encrypted by AMD SEV that it can run.
-    :ivar sev_es_guests: the same of SEV-ES.
+    :ivar sev_es_guests: the same of SEV-ES. :ivar sev_snp_guests: of SEV-SNP, in their place.
+    :ivar tdx_guests: of Intel TDX.
     :ivar namespaces: MB of each persistent memory namespace, by name.
     """
 
@@ -65,6 +68,8 @@ class Machine(Value, frozen=True, kw_only=True):
     nvmes: int = 0
     sev_guests: int = 0
     sev_es_guests: int = 0
+    sev_snp_guests: int = 0
+    tdx_guests: int = 0
     namespaces: Mapping[str, int] = {}
 
     def __post_init__(self) -> None:
@@ -111,6 +116,8 @@ class Machine(Value, frozen=True, kw_only=True):
         for name, most in LIMITS.items():
             if not 0 <= getattr(self, name) <= most:
                 yield f"{name} = {getattr(self, name)}: it must be from 0 to {most}"
+        if self.sev_es_guests and self.sev_snp_guests:
+            yield "guests with SEV-ES do not start on a host with SEV-SNP: choose one of them"
         if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
             yield f"hostname {self.hostname!r}: only letters, digits, - and . are allowed"
         for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):

@@ -57,7 +57,7 @@ class World:
         self._names = {_text(each, "name") for each in self._domains.values()}
         self._devices = {_text(each, "name"): each for each in root.iterfind("device")}
 
-    def add_domain(self, document: str) -> str:
+    def add_domain(self, document: str | bytes) -> str:
         """Add a domain; return its uuid.
 
         :raises SimulationError: the document is invalid, or the domain exists already.
@@ -78,7 +78,7 @@ class World:
         self._root.append(domain)
         return uuid
 
-    def put_domain(self, document: str) -> str:
+    def put_domain(self, document: str | bytes) -> str:
         """Add a domain that is shut off, or replace its definition in the state that it has.
 
         :raises SimulationError: the document is invalid, or another domain has its name.
@@ -125,7 +125,7 @@ class World:
         """The names of all devices."""
         return tuple(self._devices)
 
-    def add_device(self, document: str) -> str:
+    def add_device(self, document: str | bytes) -> str:
         """Add a device; return its name.
 
         :raises SimulationError: the document is invalid, or the device exists already.
@@ -146,7 +146,7 @@ class World:
         self._root.remove(device)
 
 
-def _item(document: str, tag: str) -> etree._Element:
+def _item(document: str | bytes, tag: str) -> etree._Element:
     try:
         root = parse(document)
     except BadDocument as error:

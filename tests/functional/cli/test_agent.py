@@ -245,6 +245,19 @@ def test_a_missing_database_is_not_created(tmp_path):
     assert sorted(tmp_path.iterdir()) == [file]
 
 
+def test_the_removal_of_a_node_with_a_database_of_its_own_names_its_host(tmp_path):
+    file = tmp_path / "rtagent.conf"
+    file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\nservice_down_time = 60\n")
+    remove = ("--config-file", str(file), "node", "remove", "hv1")
+    without_file = run(*remove)
+    assert run("--config-file", str(file), "db", "sync").code == 0
+    without_node = run(*remove)
+    assert (without_file.code, without_node.code) == (4, 5)
+    for refused in without_file, without_node:
+        assert "run the command on its host" in refused.err
+        assert "schedulers drop a host after 3600 s" in refused.err
+
+
 def test_a_database_without_a_schema_names_the_remedy(tmp_path):
     (tmp_path / "rtagent.sqlite").touch()
     file = tmp_path / "rtagent.conf"

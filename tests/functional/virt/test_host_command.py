@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_SNP, INTEL_TDX
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.simulate import domain_xml
@@ -53,6 +54,14 @@ def test_a_host_is_written_and_its_uri_printed(file):
     assert [products.count(product) for product in ("13f1", "1583", "154c", "0010")] == [2, 1, 4, 1]
 
 
+def test_encryption_of_memory_is_that_of_the_options(file):
+    options = ("--sev-guests", "3", "--sev-snp-guests", "2", "--tdx-guests", "5")
+    made = run("host", "simulate", str(file), *options)
+    seen = observe(made.out.strip())[1]
+    contexts = {each.model: each.contexts for each in seen.topology.mem_encryption}
+    assert (contexts, seen.problems) == ({AMD_SEV: 3, AMD_SEV_SNP: 2, INTEL_TDX: 5}, ())
+
+
 def test_namespaces_are_listed(file):
     made = run("host", "simulate", str(file), "--namespace", "ns0=4096", "--namespace", "a=b=1")
     assert "namespace a=b=1" in made.err and not file.exists()
@@ -90,7 +99,7 @@ def test_impossible_hardware_writes_nothing(file, of, number, least):
     assert not capabilities_path(file).exists()
 
 
-@pytest.mark.parametrize("given", ["text", "file"])
+@pytest.mark.parametrize("given", ["text", "utf-8", "utf-16"])
 def test_domains_and_devices_are_added_and_removed(file, tmp_path, given):
     first, second = str(uuid4()), str(uuid4())
     run("host", "simulate", str(file))
@@ -99,7 +108,8 @@ def test_domains_and_devices_are_added_and_removed(file, tmp_path, given):
         if given == "text":
             return document
         path = tmp_path / f"{uuid4()}.xml"
-        path.write_text(document)
+        declared = f'<?xml version="1.0" encoding="{given}"?>\n{document.strip()}'
+        path.write_text(declared, given)
         return str(path)
 
     domains = [xml(domain_xml(uuid, vcpus=2, memory_mb=512)) for uuid in (first, second)]

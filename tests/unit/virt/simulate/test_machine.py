@@ -36,6 +36,7 @@ def test_cpus_are_numbered_as_linux_does():
         ({"hostname": "a b"}, "hostname 'a b'"),
         ({"gpus": -1}, "gpus = -1: it must be from 0 to 16"),
         ({"vfs": 257}, "vfs = 257: it must be from 0 to 256"),
+        ({"sev_es_guests": 1, "sev_snp_guests": 1}, "SEV-ES do not start on a host with SEV-SNP"),
     ],
 )
 def test_impossible_hardware_is_refused(odd, message):
@@ -55,7 +56,7 @@ MACHINES = [
 
 WITH_DEVICES = [
     Machine(gpus=2, nics=1, vfs=8, nvmes=1),
-    Machine(sockets=1, cores=1, threads=1, memory_mb=1, **LIMITS),
+    Machine(sockets=1, cores=1, threads=1, memory_mb=1, **{**LIMITS, "sev_es_guests": 0}),
     Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
 ]
 
