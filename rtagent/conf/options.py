@@ -6,6 +6,7 @@ Option types that oslo.config does not have. Their errors name the rule that the
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -85,6 +86,20 @@ class StandardTrait(types.String):
     @property
     def _expected(self) -> str:
         return ", ".join(f"{prefix}*" for prefix in self._prefixes)
+
+
+class RpcVersion(types.String):
+    """A version of an RPC API of rtagent. An empty value counts as unset."""
+
+    def __call__(self, value: Any) -> str | None:
+        """:raises ValueError: it is none, as the names and versions of Nova are."""
+        version = super().__call__(value).strip()
+        if version and not re.fullmatch(r"[01]\.[0-9]{1,9}", version):
+            raise ValueError(
+                "must be a version of rtagent's API such as 1.0; if it is for Nova, set the option"
+                " to nothing in a later file"
+            )
+        return version or None
 
 
 class MonitorName(types.String):

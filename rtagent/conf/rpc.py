@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
-from rtagent.conf.options import Group, Items, mutable, option
+from rtagent.conf.options import Group, Items, RpcVersion, mutable, option
 
 GROUP = "rpc"
 
@@ -71,11 +71,12 @@ class UpgradeLevels(Group, frozen=True, kw_only=True):
         Unset: the newest version that the client has.
     :ivar scheduler:
         The highest version of the schedulers' RPC API that clients may send, for example ``1.0``.
-        Unset: the newest version that the client has.
+        Unset: the newest version that the client has. A ``nova.conf`` may set it for Nova's
+        scheduler, which is refused: set it to nothing in a later file.
     """
 
-    rtagent: str | None = option(regex=r"^\d+\.\d+$")
-    scheduler: str | None = option(regex=r"^\d+\.\d+$")
+    rtagent: str | None = option(type=RpcVersion())
+    scheduler: str | None = option(type=RpcVersion())
 
 
 class Api(Group, frozen=True, kw_only=True):

@@ -68,6 +68,8 @@ def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
             "[DEFAULT] reserved_host_memory_mb = 2147483648",
             "Should be less than or equal to 2147483647",
         ),
+        ("[upgrade_levels] scheduler = auto", "must be a version of rtagent's API such as 1.0"),
+        ("[upgrade_levels] scheduler = 4.4", "must be a version of rtagent's API such as 1.0"),
         ("[DEFAULT] report_interval = ", "must have a value; without the option it is 10"),
         ("[DEFAULT] reserved_host_memory_mb = ", "must have a value; without the option it is 512"),
         ("[scheduler] start_grace = ", "must have a value; without the option it is 30.0"),
