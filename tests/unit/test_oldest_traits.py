@@ -1,5 +1,5 @@
-"""The traits and resource classes that are named exist in the oldest releases that may be installed:
-those of the oldest Nova that is supported.
+"""The traits and resource classes that are named exist in the oldest releases allowed, those of
+the oldest Nova.
 """
 
 import ast
