@@ -88,18 +88,24 @@ class StandardTrait(types.String):
         return ", ".join(f"{prefix}*" for prefix in self._prefixes)
 
 
-class RpcVersion(types.String):
+class RpcVersion(types.ConfigType):
     """A version of an RPC API of rtagent. An empty value counts as unset."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="string value")
 
     def __call__(self, value: Any) -> str | None:
         """:raises ValueError: it is none, as the names and versions of Nova are."""
-        version = super().__call__(value).strip()
+        version = str(value).strip()
         if version and not re.fullmatch(r"[01]\.[0-9]{1,9}", version):
             raise ValueError(
                 "must be a version of rtagent's API such as 1.0; if it is for Nova, set the option"
                 " to nothing in a later file"
             )
         return version or None
+
+    def _formatter(self, value: str) -> str:
+        return value
 
 
 class MonitorName(types.String):

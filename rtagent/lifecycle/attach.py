@@ -18,13 +18,14 @@ from rtagent.lifecycle.new_claim import new_claim
 from rtagent.lifecycle.transitions import event_of, live
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event, ended_operation
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, PCI, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created, refuse
 from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import device_requests
+from rtagent.pci.specs import quarantine_used
 
 
 def claim_pci_devices(
@@ -215,4 +216,16 @@ def quarantine(
         raise errors.PciDeviceNotFound(address=address)
     new = replace(device, quarantine=reason)
     puts = (new,) if new != device else ()
+    return Granted(call.change(now, devices=puts, operations=(call.operation(),)))
+
+
+def quarantine_used_before(
+    state: NodeState, call: Call, now: datetime, addresses: Collection[str]
+) -> Granted:
+    """Put devices for one use into quarantine that had their use before this agent served the host.
+
+    A device that a claim has by now is left to its release.
+    """
+    unclaimed = [address for address in addresses if (PCI, address) not in state.units]
+    puts = quarantine_used(state.devices, unclaimed)
     return Granted(call.change(now, devices=puts, operations=(call.operation(),)))

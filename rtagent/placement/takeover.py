@@ -5,7 +5,7 @@ the agent's tree. Each step may be interrupted and repeated: the next start sees
 was done.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +17,7 @@ from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.model.base import Value
 from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.model.node_state import NodeState
-from rtagent.model.provider_names import provider_name, provider_uuid
+from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.placement.adoption import (
     Adoption,
     AdoptionFile,
@@ -56,9 +56,11 @@ class FoundProviders(Value, frozen=True, kw_only=True):
     """The providers that were found in Placement.
 
     :ivar owned: what the agent owns of the providers that it adopts.
+    :ivar reserved: the suffixes of those that are wholly reserved, and not allocated.
     """
 
     adoption: Adoption
+    reserved: frozenset[str] = frozenset()
     owned: tuple[tuple[Provider, Contents], ...] = ()
 
 
@@ -76,13 +78,15 @@ class Takeover:
         state: Callable[[], NodeState],
         wanted: Callable[[], Tree | None],
         put_in_force: Callable[[Adoption], None],
+        quarantine: Callable[[Sequence[str]], None],
     ) -> None:
         """:param wanted: returns the tree of the state.
         :param put_in_force: makes an adoption a part of the policy; raises `PlacementError` if it
-            cannot.
+            cannot. :param quarantine: the same for used devices, by their addresses.
         """
         self._api, self._ownership, self._file = api, ownership, file
         self._state, self._wanted, self._put_in_force = state, wanted, put_in_force
+        self._quarantine = quarantine
         self._synchroniser = Synchroniser(api, ownership)
         self.done = False
         self._disk_is_known = False
@@ -95,7 +99,7 @@ class Takeover:
         :raises PlacementError: nothing may be published in this round but whether the host is
             disabled.
         """
-        before = self._adoption
+        before = self._adoption, self._state().devices
         if not self.done:
             self._adopt()
         if reading or not self._disk_is_known:
@@ -105,7 +109,7 @@ class Takeover:
         if not self.done:
             self._reshape()
             self.done = True
-        return self._adoption != before
+        return (self._adoption, self._state().devices) != before
 
     @property
     def _root(self) -> str:
@@ -118,6 +122,14 @@ class Takeover:
     def _adopt(self) -> None:
         finding = find(self._api, self._ownership, self._state(), self._wanted())
         self._apply(finding.adoption)
+        # nova-compute reserves a device for one use from its use on; only an operator ends that.
+        used = [
+            address
+            for address, device in sorted(self._state().devices.items())
+            if device.tags.one_time_use and device_suffix(address) in finding.reserved
+        ]
+        if used:
+            self._quarantine(used)
         for provider, contents in finding.owned:
             self._ownership.remember(provider, contents)
 
@@ -179,6 +191,7 @@ def find(
     present = device_children(node, listing)
     own: list[Child] = []
     owned: list[tuple[Provider, Contents]] = []
+    reserved = set[str]()
     for child in present:
         if ownership.knows(child.uuid):
             own.append(child)
@@ -187,11 +200,16 @@ def find(
         if can_adopt(current.traits, wanted=child.name in names):
             own.append(child)
             owned.append(_adopted(child.uuid, child.name, node.uuid, current))
+            whole = any(each.reserved >= each.total for each in current.inventories.values())
+            if whole and not api.allocations(child.uuid)["allocations"]:
+                reserved.add(child.suffix)
     if any(each["uuid"] == node.uuid for each in listing) and not ownership.knows(node.uuid):
         current = read_contents(api, node.uuid)
         owned.append(_adopted(node.uuid, provider_name(node, ""), None, current))
     return FoundProviders(
-        adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned)
+        adoption=adopt(node, adoption_of(state), present, own),
+        owned=tuple(owned),
+        reserved=frozenset(reserved),
     )
 
 

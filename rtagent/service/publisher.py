@@ -1,11 +1,15 @@
 """Publisher: publish the node to Placement."""
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rtagent.bus import StatePublished
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import NodeNotReady, PlacementUnavailable, StoreUnavailable, TrackerBusy
+from rtagent.lifecycle.attach import quarantine_used_before
 from rtagent.model.base import Value
+from rtagent.model.change import Call
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.client import HttpPlacement
@@ -56,6 +60,7 @@ class Publisher:
             lambda: self._node.state,
             self.wanted,
             self._adopt,
+            self._quarantine,
         )
         self.mirror = PlacementMirror(
             api,
@@ -144,12 +149,18 @@ class Publisher:
         return tree.build(self._node.state, disabled, up, self._unclaimed)
 
     def _adopt(self, adoption: Adoption) -> None:
-        try:
+        with _in_force():
             self._node.adopt(adoption)
-        except (StoreUnavailable, TrackerBusy) as error:
-            raise PlacementUnavailable(
-                f"adopted providers are not in force yet: {error.message}"
-            ) from error
+
+    def _quarantine(self, addresses: Sequence[str]) -> None:
+        call = Call(
+            method="quarantine_pci_device",
+            operation_id=str(uuid.uuid4()),
+            digest="",
+            actor="takeover",
+        )
+        with _in_force():
+            self._node.tracker.execute(quarantine_used_before, call, addresses)
 
     def _wake(self, _event: Value) -> None:
         """Publish soon, because something may have changed."""
@@ -157,3 +168,14 @@ class Publisher:
 
     def _refresh(self) -> float:
         return self._context.settings.current.compute.resource_provider_association_refresh
+
+
+@contextmanager
+def _in_force() -> Iterator[None]:
+    """:raises PlacementUnavailable: what was read in Placement cannot be recorded now."""
+    try:
+        yield
+    except (StoreUnavailable, TrackerBusy) as error:
+        raise PlacementUnavailable(
+            f"adopted providers are not in force yet: {error.message}"
+        ) from error

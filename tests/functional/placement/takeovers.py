@@ -2,13 +2,14 @@
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import requests
 from keystoneauth1 import adapter, exceptions, session
 from msgspec.structs import replace
 
+from rtagent.lifecycle.attach import quarantine_used_before
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy
@@ -21,7 +22,7 @@ from rtagent.telemetry.telemetry import Telemetry
 from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords
 from tests.servers.placement import Request
 from tests.support.device_states import audited, device_host, seen
-from tests.support.hosts import ManualClock
+from tests.support.hosts import NOON, ManualClock, call
 from tests.support.pci_hosts import record
 
 #: Seconds after which every pause of a mirror is over.
@@ -54,6 +55,10 @@ class NovaCompute:
         uuid = str(self.node.admin.post("/resource_providers", json=body).json()["uuid"])
         return self._fill(uuid, quantities, ("OWNER_NOVA", *traits))
 
+    def reserve(self, uuid: str, quantities: Resources) -> None:
+        """Reserve all of a child, as that of a device for one use from its use on."""
+        self._fill(uuid, quantities, ("OWNER_NOVA",), reserved=True)
+
     def sharing(self, name: str, **quantities: int) -> str:
         """Create a provider that shares these inventories, as an administrator does."""
         uuid = str(self.node.admin.post("/resource_providers", json={"name": name}).json()["uuid"])
@@ -78,7 +83,9 @@ class NovaCompute:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
         assert self.node.admin.post("/resource_providers", json=body).status_code == 200
 
-    def _fill(self, uuid: str, quantities: Resources, traits: tuple[str, ...]) -> str:
+    def _fill(
+        self, uuid: str, quantities: Resources, traits: tuple[str, ...], reserved: bool = False
+    ) -> str:
         admin = self.node.admin
         for name in quantities:
             if name.startswith("CUSTOM_"):
@@ -89,7 +96,8 @@ class NovaCompute:
         path = f"/resource_providers/{uuid}"
         generation = admin.get(path).json()["generation"]
         inventories = {
-            name: {"total": total, "max_unit": total} for name, total in quantities.items()
+            name: {"total": total, "max_unit": total, "reserved": total * reserved}
+            for name, total in quantities.items()
         }
         for part, content in (("traits", list(traits)), ("inventories", inventories)):
             body = {"resource_provider_generation": generation, part: content}
@@ -167,7 +175,8 @@ class Agent(NodeRecords):
         self.put_in_force(file.read(self.node.uuid))
         ownership = Ownership(self.node.state_path)
         takeover = Takeover(
-            api, ownership, file, lambda: self.state, self.node.wanted, self.put_in_force
+            *(api, ownership, file, lambda: self.state, self.node.wanted, self.put_in_force),
+            self.quarantine,
         )
         self.mirror = PlacementMirror(
             api,
@@ -192,6 +201,10 @@ class Agent(NodeRecords):
         state = self.state
         policy = adoption.applied_to(state.policy)
         self.state = replace(state, policy=policy, revision=state.revision + 1)
+
+    def quarantine(self, addresses: Sequence[str]) -> None:
+        used = quarantine_used_before(self.state, call(), NOON, addresses)
+        self.state = self.state.fold(used.change)
 
     def requests(self) -> list[Request]:
         """Return the requests of a round."""

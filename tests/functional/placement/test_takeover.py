@@ -16,7 +16,7 @@ from tests.functional.placement.takeovers import Agent, Fault, Killed, NovaCompu
 from tests.servers import Placement
 from tests.support.device_states import VGPU_TYPE, audited, built, policy, running, seen
 from tests.support.hosts import uid
-from tests.support.pci_hosts import GPU_0, GPU_1, VF_IDS, gpu, nic
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic
 
 MDEV = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
 GPUS = (gpu(GPU_0, 0, mdev_types=(MDEV,)), gpu(GPU_1, 1, mdev_types=(MDEV,)))
@@ -136,6 +136,30 @@ def test_unwanted_children_of_nova_compute_are_withdrawn_and_those_of_others_sta
     agent.turn()
     assert_idle(agent)
     assert in_use not in agent.children.values()
+
+
+def test_devices_for_one_use_that_were_used_are_quarantined(nova, agent):
+    """nova-compute reserves one from its use on, and never frees it."""
+    addresses = [f"0000:{bus}:00.0" for bus in ("08", "09", "0a", "0b")]
+    spec = parse_specs([json.dumps({**GPU_IDS, "one_time_use": "yes"})])
+    pci = policy(spec, report_in_placement=True)
+    agent.host(*(gpu(address) for address in addresses), pci=pci)
+    agent.state, claim = built(agent.state, "gpu:1")
+    claimed = claim.pci[0].address
+    used, occupied, fresh = (each for each in addresses if each != claimed)
+    nova.root()
+    one = {GPU_CLASS: 1}
+    uuids = {address: nova.child(address.upper(), one, MANAGED) for address in addresses}
+    nova.allocate(uid(), **{uuids[occupied]: one})
+    for address in (claimed, used, occupied):
+        nova.reserve(uuids[address], one)
+
+    agent.start()
+
+    assert_idle(agent)
+    assert [each for each in addresses if agent.state.devices[each].quarantine] == [used]
+    assert agent.inventories(uuids[used]) == {GPU_CLASS: (1, 1)}
+    assert agent.inventories(uuids[fresh]) == {GPU_CLASS: (1, 0)}
 
 
 def test_a_wanted_name_of_another_service_is_an_error(nova, agent):

@@ -1,12 +1,14 @@
 """Takeovers with a fake Placement: what is read, adopted, put in force, and when."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import asdict, replace
 
 from rtagent.claims import instance_claim
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.lifecycle.attach import quarantine_used_before
 from rtagent.model.mem_encryption import RESOURCE_CLASS as CONTEXTS
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
@@ -46,7 +48,8 @@ class Process:
     def restart(self) -> None:
         self.put_in_force(self.file.read(ROOT))
         self.takeover = Takeover(
-            self.api, self.ownership, self.file, lambda: self.state, self.wanted, self.put_in_force
+            *(self.api, self.ownership, self.file, lambda: self.state, self.wanted),
+            *(self.put_in_force, self.quarantine),
         )
 
     def wanted(self) -> Tree | None:
@@ -56,6 +59,10 @@ class Process:
         if self.failure is not None:
             raise self.failure
         self.state = replace(self.state, policy=adoption.applied_to(self.state.policy))
+
+    def quarantine(self, addresses: Sequence[str]) -> None:
+        used = quarantine_used_before(self.state, call(), NOON, addresses)
+        self.state = self.state.fold(used.change)
 
     def prepare(self, reading: bool = True) -> list[str]:
         """Return the requests."""
