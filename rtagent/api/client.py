@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -120,10 +120,17 @@ class ReadClient(Reader):
         return AgentUnreachable(where=str(self._address), why=why, remedy=self._remedy)
 
 
-def _target(segments: Iterable[str], filters: Mapping[str, str | None]) -> str:
-    """Return a path and query."""
-    path = "/" + "/".join(quote(segment, safe="") for segment in segments)
-    query = urlencode({key: value for key, value in filters.items() if value is not None})
+def _target(segments: Sequence[str], filters: Mapping[str, str | None]) -> str:
+    """Return a path and query. An argument of a command may have bytes that are no text.
+
+    :raises InvalidRequest: a name is empty, which would be the path of all that have one.
+    """
+    if not all(segments):
+        raise errors.InvalidRequest.at(f"GET /{segments[0]}", "name", "must not be empty")
+    bytes_ = "surrogateescape"
+    path = "/" + "/".join(quote(segment, safe="", errors=bytes_) for segment in segments)
+    given = {key: value for key, value in filters.items() if value is not None}
+    query = urlencode(given, errors=bytes_)
     return f"{path}?{query}" if query else path
 
 

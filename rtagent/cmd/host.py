@@ -1,6 +1,7 @@
 """rtagent host: simulated hosts for libvirt's test driver."""
 
 import argparse
+import os
 import uuid
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class HostSimulate(Text):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         file: Path = parsed_args.file
-        if file.exists():
+        if os.path.exists(file):  # false for a name that is too long, which is refused below
             raise SimulationError(
                 f"{file} exists: remove it first, or change it by `rtagent host simulate edit`"
             )

@@ -6,10 +6,14 @@ from functools import partial
 from typing import Any
 
 from rtagent.cmd.base import Action, List, Row, Rows, Show, columns, row, rows
+from rtagent.cmd.client import Client
+from rtagent.cmd.node import only_node
 from rtagent.cmd.output import KeyValues, Lines, OrEmpty
 from rtagent.errors import NodeNotFound, PciDeviceNotFound
 from rtagent.model.device import DEV_TYPES
 from rtagent.pci.device_users import STATES
+
+_Device = Mapping[str, Any]
 
 _columns = partial(columns, default=OrEmpty, tags=KeyValues, others=Lines)
 _LIST = _columns(
@@ -44,13 +48,13 @@ class PciList(List):
         parser.add_argument("--long", action="store_true", help="Show more columns.")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        devices = self.app.client.read(
-            "pci",
+        devices = _devices(
+            self.app.client,
             status=parsed_args.status,
             dev_type=parsed_args.type,
             instance=parsed_args.instance,
             node=parsed_args.node,
-        )["pci"]
+        )
         return rows(_LONG_LIST if parsed_args.long else _LIST, devices)
 
 
@@ -66,10 +70,9 @@ class PciShow(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return row(_SHOW, self._device(parsed_args.address, parsed_args.node))
 
-    def _device(self, address: str, node: str | None) -> Mapping[str, Any]:
+    def _device(self, address: str, node: str | None) -> _Device:
         """Read the device. Several nodes of a database may have one at the same address."""
-        found: Sequence[Mapping[str, Any]]
-        found = self.app.client.read("pci", address=address, node=node)["pci"]
+        found = _devices(self.app.client, address=address, node=node)
         if not found:
             raise PciDeviceNotFound(address=address)
         if len(found) > 1:
@@ -107,6 +110,14 @@ class PciClear(Action):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.app.client.call("clear_pci_device", parsed_args.address)
         self.app.LOG.info("device %s is no longer quarantined", parsed_args.address)
+
+
+def _devices(client: Client, node: str | None, **filters: str | None) -> Sequence[_Device]:
+    """Read devices. :raises NodeNotFound: there is no such node."""
+    if node is not None:
+        node = only_node(client.read("nodes")["nodes"], node)["hypervisor_hostname"]
+    devices: Sequence[_Device] = client.read("pci", node=node, **filters)["pci"]
+    return devices
 
 
 def _with_address(parser: argparse.ArgumentParser) -> None:

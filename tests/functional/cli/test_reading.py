@@ -194,6 +194,11 @@ def test_a_stale_read_is_logged_as_a_warning(serve):
         (["claim", "show", "gone"], 5, "no claim gone is known here"),
         (["node", "show", "kvm-8"], 5, "node kvm-8 is not served here"),
         (["claim", "list", "--state", "gone"], 2, "not one of active, building"),
+        (["claim", "show", ""], 2, "name: must not be empty"),
+        (["node", "show", ""], 2, "name: must not be empty"),
+        (["claim", "show", "\udcff"], 5, "no claim \ufffd is known here"),
+        (["claim", "list", "--state", "\udcff"], 2, "not one of active, building"),
+        (["pci", "list", "--node", "kvm-8"], 5, "node kvm-8 is not served here"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(rtagent, argv, code, sentence):

@@ -54,6 +54,12 @@ def test_a_host_is_written_and_its_uri_printed(file):
     assert [products.count(product) for product in ("13f1", "1583", "154c", "0010")] == [2, 1, 4, 1]
 
 
+def test_a_name_that_is_too_long_is_refused(tmp_path):
+    made = run("host", "simulate", str(tmp_path / ("x" * 300)))
+    assert made.code == 1 and "File name too long" in made.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_encryption_of_memory_is_that_of_the_options(file):
     options = ("--sev-guests", "3", "--sev-snp-guests", "2", "--tdx-guests", "5")
     made = run("host", "simulate", str(file), *options)
