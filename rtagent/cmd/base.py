@@ -17,6 +17,7 @@ from stevedore.extension import Extension
 
 from rtagent.cmd.output import SafeFormatter
 from rtagent.cmd.rtagent import Shell, Strict
+from rtagent.errors import InvalidRequest
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
@@ -80,6 +81,7 @@ class Show(Strict, ShowOne):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
+        _check_columns(parsed_args, column_names)
         self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
         return super().produce_output(parsed_args, column_names, data)
 
@@ -123,6 +125,7 @@ class List(Strict, Lister):
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
+        _check_columns(parsed_args, column_names)
         items = list(data)
         if not items:
             self.app.LOG.info("no %s", self.nouns)
@@ -175,6 +178,18 @@ def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> None:
         action="store_true",
         help=f"Check, and show what the command would {verb}; change nothing.",
     )
+
+
+def _check_columns(parsed_args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Check ``--column``. cliff ignores unknown names, unless there are no others.
+
+    :raises InvalidRequest: there is no such column.
+    """
+    there = {name.lower() for name in names}
+    for name in parsed_args.columns:
+        if name.lower().replace(" ", "_") not in there:
+            rule = f"there is no column {name!r}; there are: {', '.join(names)}"
+            raise InvalidRequest.at("this command", "--column", rule)
 
 
 def _formatter(name: str, class_: type[SingleFormatter]) -> Extension[SingleFormatter]:

@@ -124,11 +124,17 @@ class Client:
         if self.options.host is not None:
             raise InvalidRequest.at("this command", "--host", rule)
 
+    def _refuse_offline(self, rule: str) -> None:
+        """:raises InvalidRequest: ``--offline`` is given, which the command cannot use."""
+        if self.options.offline:
+            raise InvalidRequest.at("this command", "--offline", rule)
+
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of `rtagent.rpc.client.AgentAPI` and return its reply.
 
         :raises RtAgentError: as in `RpcCaller.call`.
         """
+        self._refuse_offline("reads a database, and an agent does this: leave it out")
         return self.caller.call(method, *arguments, **named)
 
     # -- the scheduler ----------------------------------------------------------------------------
@@ -139,9 +145,7 @@ class Client:
         :raises AgentUnreachable: the scheduler does not answer. :raises RtAgentError: its error.
         """
         self.refuse_host("names an agent, and the scheduler answers this: leave it out")
-        if self.options.offline:
-            rule = "reads a database, which does not have this: leave it out"
-            raise InvalidRequest.at(" ".join(segments), "--offline", rule)
+        self._refuse_offline("reads a database, which does not have this: leave it out")
         address = self.options.socket
         if address is None:
             address = self.settings.scheduler.api_address
@@ -163,6 +167,7 @@ class Client:
         :raises RtAgentError: as in `RpcCaller.call`.
         """
         self.refuse_host("names an agent, and a scheduler does this: leave it out")
+        self._refuse_offline("reads a database, and a scheduler does this: leave it out")
         return self.scheduler.call(method, *arguments, **named)
 
     def close(self) -> None:

@@ -34,7 +34,8 @@ CONFIG_FILE = "RTAGENT_CONFIG_FILE"
 
 #: Seconds for which a command waits for the reply to an RPC call.
 TIMEOUT = 30.0
-
+#: The most of them, ten years.
+MAX_TIMEOUT = 10 * 366 * 86400
 
 #: The first words of commands that ask no agent over RPC, so that ``--host`` would do nothing.
 LOCAL = (
@@ -331,13 +332,15 @@ def _host(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """Return a finite number above 0."""
+    """Return a number above 0 after which a time of day can be computed."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
+    if not number > 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    if number > MAX_TIMEOUT:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MAX_TIMEOUT} seconds")
     return number
 
 

@@ -198,6 +198,8 @@ def test_a_stale_read_is_logged_as_a_warning(serve):
         (["node", "show", ""], 2, "name: must not be empty"),
         (["claim", "show", "\udcff"], 5, "no claim \ufffd is known here"),
         (["claim", "list", "--state", "\udcff"], 2, "not one of active, building"),
+        (["node", "list", "-c", "host", "-c", "hst"], 2, "there is no column 'hst'; there are: "),
+        (["node", "show", "-c", ""], 2, "there is no column ''; there are: uuid, host, "),
         (["pci", "list", "--node", "kvm-8"], 5, "node kvm-8 is not served here"),
     ],
 )
@@ -228,6 +230,7 @@ def test_claim_domain_refuses_an_invalid_document(rtagent, tmp_path, content):
             "--timeout: 'nan' is not a number of seconds above 0",
         ),
         (["--timeout", "a", "audit", "run"], "--timeout: 'a' is not a number of seconds above 0"),
+        (["--timeout", "1e12", "audit", "run"], "--timeout: '1e12' is more than 316224000 seconds"),
         (["--socket", "here", "node", "list"], "--socket: 'here' must be an absolute path or"),
         (["db", "purge", "--history", "inf"], "--history: 'inf' is not a number of days"),
         (["db", "purge", "--history", "1e7"], "--history: '1e7' is not a number of days"),

@@ -63,6 +63,15 @@ def test_commands_that_ask_a_scheduler_refuse_it(command: str):
     assert "--host: names an agent, and a scheduler does this: leave it out" in refused.err
 
 
+@pytest.mark.parametrize(
+    "command", ["claim renew x", "audit run", "aggregate create x", "service enable"]
+)
+def test_commands_that_a_daemon_executes_refuse_offline(command: str):
+    refused = run("--offline", *command.split())
+    assert refused.code == 2
+    assert "--offline: reads a database, and a" in refused.err
+
+
 def test_commands_of_servers_have_one_of_their_own_or_none():
     with pytest.raises(SystemExit) as refused:
         run("server", "list", "--host", "compute1")
