@@ -1,7 +1,7 @@
 """Exit codes of ``rtagent``. They are stable, for scripts."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rtagent import errors
 from rtagent.conductor import errors as conductor
@@ -31,11 +31,10 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
-#: With the subclasses of those that are not known: a conductor's causes are found by their names.
 _ERRORS: Mapping[Exit, tuple[type[RtAgentError], ...]] = {
     Exit.USAGE: (errors.InvalidRequest, errors.AllocationMismatch),
     Exit.REFUSED: (errors.ComputeResourcesUnavailable, scheduler.NoValidHost),
-    Exit.NOT_FOUND: (errors.NotFound, *errors.NotFound.__subclasses__()),
+    Exit.NOT_FOUND: (errors.NotFound,),
     Exit.CONFLICT: (
         *(errors.ConsumerInUse, errors.ClaimConflict, errors.GuestRunning, errors.ClaimExpired),
         *(errors.DomainNotAdoptable, errors.IllegalTransition, errors.IdentityError),
@@ -45,8 +44,17 @@ _ERRORS: Mapping[Exit, tuple[type[RtAgentError], ...]] = {
 }
 _CODES = {type_: code for code, types in _ERRORS.items() for type_ in types}
 
+
+def _with_subclasses(type_: type[RtAgentError]) -> Iterator[type[RtAgentError]]:
+    for subclass in type_.__subclasses__():
+        yield from _with_subclasses(subclass)
+    yield type_
+
+
 #: The causes of failed operations that a conductor meets, by the name of the error.
-_CAUSES = {type_.__name__: code for type_, code in _CODES.items()}
+_CAUSES = {
+    each.__name__: code for type_, code in _CODES.items() for each in _with_subclasses(type_)
+}
 
 
 def exit_code(error: BaseException) -> Exit:

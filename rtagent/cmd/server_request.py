@@ -108,12 +108,15 @@ def new_flavor(args: argparse.Namespace, old: Flavor) -> Flavor:
 def domain_document(args: argparse.Namespace) -> str | None:
     """Return the domain document that was named, or None.
 
-    :raises InvalidRequest: it cannot be read, or is not XML.
+    :raises InvalidRequest: it cannot be read, or is none.
     """
     if args.domain is None:
         return None
     try:
-        return etree.tostring(parse(Path(args.domain).read_bytes()), encoding="unicode")
+        root = parse(Path(args.domain).read_bytes())
+        if root.tag != "domain":
+            raise BadDocument(f"the root element is <{root.tag}>, not <domain>")
+        return etree.tostring(root, encoding="unicode")
     except (OSError, BadDocument) as error:
         rule = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise InvalidRequest.at("server build", "--domain", rule) from error

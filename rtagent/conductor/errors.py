@@ -52,7 +52,12 @@ class OperationFailed(RtAgentError):
     @property
     def message(self) -> str:
         error, tried = self.kwargs["error"], self.kwargs.get("tried", ())
-        why = [f"{each['host']}: {each['error']['message']}" for each in tried]
+        why = [
+            # Some messages begin with the host.
+            prefix + each["error"]["message"].removeprefix(prefix)
+            for each in tried
+            for prefix in [f"{each['host']}: "]
+        ]
         if not tried or tried[-1]["error"] != error:
             why.append(error["message"])
         return (

@@ -4,6 +4,7 @@ import pytest
 
 from rtagent import errors
 from rtagent.cmd.exit_codes import MEANINGS, Exit, exit_code, exit_code_help
+from rtagent.conductor.errors import OperationFailed
 from tests.functional.cli.shell import run
 
 
@@ -18,6 +19,8 @@ from tests.functional.cli.shell import run
         (errors.SchemaMismatch("x"), 1),
         (ExceptionGroup("x", [errors.ConfigError(group="a", option="b", value="c", rule="d")]), 1),
         (ZeroDivisionError(), 1),
+        (OperationFailed(error={"error": "PropertyInvalid", "message": "x"}), 2),
+        (OperationFailed(error={"error": "SchemaMismatch", "message": "x"}), 1),
     ],
 )
 def test_each_error_has_its_exit_code(error, expected):

@@ -62,6 +62,9 @@ def test_a_domain_document_that_cannot_be_read_is_named(tmp_path):
     args = argparse.Namespace(domain=str(tmp_path / "none.xml"))
     with pytest.raises(InvalidRequest, match="--domain: cannot be read"):
         server_request.domain_document(args)
-    (tmp_path / "d.xml").write_text("<domain/>")
+    (tmp_path / "d.xml").write_text("<network/>")
     args.domain = str(tmp_path / "d.xml")
+    with pytest.raises(InvalidRequest, match="the root element is <network>, not <domain>"):
+        server_request.domain_document(args)
+    (tmp_path / "d.xml").write_text("<domain/>")
     assert server_request.domain_document(args) == "<domain/>"
