@@ -139,10 +139,10 @@ def _flavors(where: str) -> Mapping[str, Flavor]:
     if where == DOMAIN:
         return {}
     try:
-        document = yaml.safe_load(Path(where).read_text())
+        document = yaml.safe_load(Path(where).read_bytes())
         return _flavors_by_domain.convert(document)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        message = " ".join(str(error).split())
+        message = " ".join((getattr(error, "strerror", None) or str(error)).split())
         raise InvalidRequest.at("orphan adopt", f"--flavor-from {where}", message) from error
 
 

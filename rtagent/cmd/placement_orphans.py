@@ -7,7 +7,9 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rtagent.cmd.base import List, Row, Rows, Show, with_dry_run
+from oslo_utils.uuidutils import is_uuid_like
+
+from rtagent.cmd.base import List, Row, Rows, Show, checked, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Column, timestamp
 from rtagent.cmd.placement import node_state, placement_api, with_node
@@ -62,7 +64,9 @@ class PlacementOrphansDelete(Show):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "consumer", help="The uuid of the consumer, as placement orphans lists it."
+            "consumer",
+            type=checked(is_uuid_like, "is not a uuid"),  # it becomes a part of a path
+            help="The uuid of the consumer, as placement orphans lists it.",
         )
         with_node(parser)
         with_dry_run(parser, "delete")

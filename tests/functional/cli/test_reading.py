@@ -231,6 +231,7 @@ def test_claim_domain_refuses_an_invalid_document(rtagent, tmp_path, content):
         ),
         (["--timeout", "a", "audit", "run"], "--timeout: 'a' is not a number of seconds above 0"),
         (["--timeout", "1e12", "audit", "run"], "--timeout: '1e12' is more than 316224000 seconds"),
+        (["placement", "orphans", "delete", ".."], "argument consumer: '..' is not a uuid"),
         (["--socket", "here", "node", "list"], "--socket: 'here' must be an absolute path or"),
         (["db", "purge", "--history", "inf"], "--history: 'inf' is not a number of days"),
         (["db", "purge", "--history", "1e7"], "--history: '1e7' is not a number of days"),
