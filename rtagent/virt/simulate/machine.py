@@ -118,8 +118,8 @@ class Machine(Value, frozen=True, kw_only=True):
                 yield f"{name} = {getattr(self, name)}: it must be from 0 to {most}"
         if self.sev_es_guests and self.sev_snp_guests:
             yield "guests with SEV-ES do not start on a host with SEV-SNP: choose one of them"
-        if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
-            yield f"hostname {self.hostname!r}: only letters, digits, - and . are allowed"
+        if not re.fullmatch(r"[A-Za-z0-9.-]{1,255}", self.hostname):
+            yield f"hostname {self.hostname!r}: only 255 letters, digits, - and . are allowed"
         for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):
             if number % self.numa_cells:
                 yield (
