@@ -3,11 +3,15 @@
 import argparse
 import os
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rtagent.cmd.base import Action, Row, Text
 from rtagent.model.units import parse_size
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
+
+_K = TypeVar("_K")
 
 #: The size of each domain of ``--domains``.
 VCPUS, MEMORY_MB = 1, 64
@@ -84,9 +88,9 @@ class HostSimulate(Text):
         domains = numbers.pop("domains")
         machine = Machine(
             cells=parsed_args.cells,
-            pages=dict(parsed_args.pages),
+            pages=_once("--pages", parsed_args.pages),
             hostname=parsed_args.hostname,
-            namespaces=dict(parsed_args.namespace),
+            namespaces=_once("--namespace", parsed_args.namespace),
             **numbers,
         )
         if domains < 0:
@@ -130,6 +134,14 @@ class HostSimulateEdit(Action):
                 host.add_domain(document)
             for document in devices:
                 host.add_device(document)
+
+
+def _once(option: str, pairs: Sequence[tuple[_K, int]]) -> Mapping[_K, int]:
+    """Return the pairs by their first part. :raises SimulationError: two have the same."""
+    numbers = dict(pairs)
+    if len(numbers) < len(pairs):
+        raise SimulationError(f"{option}: a size or name is given more than once")
+    return numbers
 
 
 def _pages(text: str) -> tuple[int, int]:

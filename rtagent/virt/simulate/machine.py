@@ -127,10 +127,10 @@ class Machine(Value, frozen=True, kw_only=True):
                     " choose a number of cells that divides it"
                 )
         for name, size in self.namespaces.items():
-            if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or size < 1:
+            if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or not 1 <= size <= MAX_MEMORY_MB:
                 yield (
                     f"namespace {name}={size}: the name has letters, digits and _.-, and the size"
-                    " is at least 1 MB"
+                    f" is from 1 to {MAX_MEMORY_MB} MB"
                 )
         yield from self._broken_page_rules()
 

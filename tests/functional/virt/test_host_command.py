@@ -68,6 +68,16 @@ def test_encryption_of_memory_is_that_of_the_options(file):
     assert (contexts, seen.problems) == ({AMD_SEV: 3, AMD_SEV_SNP: 2, INTEL_TDX: 5}, ())
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [("--pages", "2048=1", "--pages", "2MB=2"), ("--namespace", "a=1", "--namespace", "a=2")],
+)
+def test_what_is_given_twice_is_refused(file, twice):
+    made = run("host", "simulate", str(file), *twice)
+    assert made.code == 1 and f"{twice[0]}: a size or name is given more than once" in made.err
+    assert not file.exists()
+
+
 def test_namespaces_are_listed(file):
     made = run("host", "simulate", str(file), "--namespace", "ns0=4096", "--namespace", "a=b=1")
     assert "namespace a=b=1" in made.err and not file.exists()

@@ -34,6 +34,8 @@ def test_cpus_are_numbered_as_linux_does():
         ({"pages": {2048: -1}}, "-1 pages of 2048 KiB"),
         ({"memory_mb": 64, "pages": {2048: 17}}, "take 34816 KiB of each cell, which has 32768"),
         ({"hostname": "a b"}, "hostname 'a b'"),
+        ({"hostname": "a" * 256}, "only 255 letters"),
+        ({"namespaces": {"a": 2**41}}, "is from 1 to 1099511627776 MB"),
         ({"gpus": -1}, "gpus = -1: it must be from 0 to 16"),
         ({"vfs": 257}, "vfs = 257: it must be from 0 to 256"),
         ({"sev_es_guests": 1, "sev_snp_guests": 1}, "SEV-ES do not start on a host with SEV-SNP"),
