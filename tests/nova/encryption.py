@@ -15,13 +15,7 @@ from nova.virt.libvirt import driver
 from oslo_utils import versionutils
 from oslo_utils.fixture import uuidsentinel
 
-from rtagent.model.mem_encryption import (
-    AMD_SEV,
-    AMD_SEV_ES,
-    AMD_SEV_SNP,
-    INTEL_TDX,
-    RESOURCE_CLASS,
-)
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, AMD_SEV_SNP, INTEL_TDX, RESOURCE_CLASS
 from rtagent.nova.node_settings import state_directory
 from rtagent.reconcile.drift import absent
 
@@ -73,10 +67,7 @@ class ContextTest(_Contexts, test_amd_sev.TestSEV):
     """A host of AMD without SEV-SNP."""
 
     features, has_snp = "_domain_capability_features_with_SEV", False
-    images = {
-        AMD_SEV: uuidsentinel.sev_image_id,
-        AMD_SEV_ES: uuidsentinel.sev_es_image_id,
-    }
+    images = {AMD_SEV: uuidsentinel.sev_image_id, AMD_SEV_ES: uuidsentinel.sev_es_image_id}
 
     def setUp(self) -> None:
         super().setUp()
@@ -91,10 +82,7 @@ class SnpContextTest(ContextTest):
 
     features = "_domain_capability_features_with_launch_security_SEV_SNP"
     has_snp = True
-    images = {
-        AMD_SEV: uuidsentinel.sev_image_id,
-        AMD_SEV_SNP: uuidsentinel.sev_snp_image_id,
-    }
+    images = {AMD_SEV: uuidsentinel.sev_image_id, AMD_SEV_SNP: uuidsentinel.sev_snp_image_id}
 
 
 class TdxContextTest(_Contexts, test_intel_tdx.TestTDX):

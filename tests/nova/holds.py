@@ -74,9 +74,7 @@ class HoldTest(unittest.TestCase):
             reconcile(node, [hold])
             self.assertEqual([other.uuid], [claim.uuid for claim in node.released])
 
-    def test_claim_is_that_of_a_hold_only_with_its_disk_and_its_namespaces(
-        self,
-    ) -> None:
+    def test_claim_is_that_of_a_hold_only_with_its_disk_and_its_namespaces(self) -> None:
         """Of mediated devices Nova's rows say nothing."""
         claim = Agent().run()
         instance = SimpleNamespace(

@@ -6,39 +6,30 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.testing.placement import MemoryPlacement
-from tests.support.allocating_agents import (
-    GUESTS,
-    HOSTS,
-    RECORD,
-    AllocatingAgent,
-    Lives,
-    consumer_content,
-    resources_of,
-    settle,
-)
+from tests.support import allocating_agents
 from tests.support.hosts import ManualClock, uid
 
 #: A provider of another tree, on which another client allocates for the guests.
 FOREIGN = uid(799)
 
 
-class Allocated(Lives[AllocatingAgent]):
+class Allocated(allocating_agents.Lives[allocating_agents.AllocatingAgent]):
     @initialize()
     def begin(self):
         self.api, clock = MemoryPlacement(), ManualClock()
-        self.hosts = [AllocatingAgent(n, self.api, clock) for n in (1, 2)]
+        self.hosts = [allocating_agents.AllocatingAgent(n, self.api, clock) for n in (1, 2)]
         for host in self.hosts:
             host.publish()
         self.api.create_provider(FOREIGN, "foreign")
-        self.api.put_inventories(FOREIGN, 0, {"VCPU": RECORD})
+        self.api.put_inventories(FOREIGN, 0, {"VCPU": allocating_agents.RECORD})
         self.foreign = {}
         self.down = False
 
-    @rule(host=HOSTS, guest=GUESTS)
+    @rule(host=allocating_agents.HOSTS, guest=allocating_agents.GUESTS)
     def delete(self, host, guest):
         self.attempt(lambda: self.hosts[host].update("deleted", owner=guest))
 
-    @rule(host=HOSTS, seconds=st.sampled_from([0, 1, 60]))
+    @rule(host=allocating_agents.HOSTS, seconds=st.sampled_from([0, 1, 60]))
     def turn(self, host, seconds):
         self.hosts[host].clock.advance(seconds)
         self.hosts[host].outbox.turn()
@@ -49,13 +40,13 @@ class Allocated(Lives[AllocatingAgent]):
         self.api.failure = PlacementUnavailable("gone") if down else None
 
     @precondition(lambda self: not self.down)
-    @rule(guest=GUESTS, vcpus=st.integers(1, 3))
+    @rule(guest=allocating_agents.GUESTS, vcpus=st.integers(1, 3))
     def other_client(self, guest, vcpus):
         """Allocate for the guest on another tree, which changes its generation."""
         now = self.api.consumer(guest)
-        parts = {**resources_of(now), FOREIGN: {"VCPU": vcpus}}
+        parts = {**allocating_agents.resources_of(now), FOREIGN: {"VCPU": vcpus}}
         try:
-            self.api.put_consumer(guest, consumer_content(parts, now))
+            self.api.put_consumer(guest, allocating_agents.consumer_content(parts, now))
             self.foreign[guest] = vcpus
         except PlacementError:
             pass
@@ -67,10 +58,10 @@ class Allocated(Lives[AllocatingAgent]):
 
     def teardown(self):
         self.api.failure = None
-        settle(*self.hosts)
+        allocating_agents.settle(*self.hosts)
         for host in self.hosts:
             assert host.found() == host.wanted()
-        foreign = resources_of(self.api.allocations(FOREIGN))
+        foreign = allocating_agents.resources_of(self.api.allocations(FOREIGN))
         assert {uuid: part["VCPU"] for uuid, part in foreign.items()} == self.foreign
         requests = len(self.api.requests)
         for host in self.hosts:

@@ -20,23 +20,13 @@ from rtagent.testing.failpoints import FailingStore
 from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
+from tests.support import hosts
 from tests.support.audits import check_views
 from tests.support.claims import stated
-from tests.support.hosts import (
-    DEDICATED,
-    PINNED,
-    PINNING,
-    TOPOLOGY,
-    ManualClock,
-    call,
-    host,
-    request,
-    uid,
-)
 from tests.support.trackers import enroll
 
 MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))
-OWNERS = [uid(n) for n in range(1, 6)]
+OWNERS = [hosts.uid(n) for n in range(1, 6)]
 
 
 class ClaimsMachine(RuleBasedStateMachine):
@@ -45,7 +35,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     ``room`` is what may be claimed in all, ``total`` by one, ``dedicated`` the CPUs for pinning.
     """
 
-    policy = host(
+    policy = hosts.host(
         cpu_allocation_ratio=1.5, ram_allocation_ratio=1.1, reserved_memory_mb=500, reserved_cpus=1
     ).policy
     room = {"vcpus": 10, "memory_mb": MEMORY_ROOM, "disk_mb": 100 * 1024}
@@ -56,8 +46,8 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.clock = ManualClock()
-        self.world = FakeHypervisor(TOPOLOGY)
+        self.clock = hosts.ManualClock()
+        self.world = FakeHypervisor(hosts.TOPOLOGY)
         self.store = FailingStore(MemoryStore())
         self.make = lambda: ResourceTracker(self.store, self.clock, enroll(self.store, self.policy))
         self.tracker = self.make()
@@ -105,7 +95,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def pins_would_fit(self, owner, number):
         """A guest of one cell needs them all in one of the host's."""
         free = self.free_pins(owner)
-        return any(len(free & cell.cpus) >= number for cell in TOPOLOGY.cells)
+        return any(len(free & cell.cpus) >= number for cell in hosts.TOPOLOGY.cells)
 
     # -- calls --
 
@@ -119,10 +109,10 @@ class ClaimsMachine(RuleBasedStateMachine):
         active=st.booleans(),
     )
     def claim(self, owner, vcpus, memory_mb, root_gb, pinned, active):
-        build = request(vcpus, memory_mb, root_gb, owner=owner)
+        build = hosts.request(vcpus, memory_mb, root_gb, owner=owner)
         if pinned and self.dedicated:
-            build = request(vcpus, 100, owner=owner, extra_specs=PINNED)
-        uuid = uid()
+            build = hosts.request(vcpus, 100, owner=owner, extra_specs=hosts.PINNED)
+        uuid = hosts.uid()
         self.try_claim(build, uuid, active)
         return build, uuid
 
@@ -139,15 +129,15 @@ class ClaimsMachine(RuleBasedStateMachine):
     )
     def adopt(self, owner, cpus, memory_mb, moved):
         """State what an instance has, whatever the host has left, alone or for a move."""
-        pins, uuid = frozenset(cpus) & self.dedicated, uid()
+        pins, uuid = frozenset(cpus) & self.dedicated, hosts.uid()
         memory_mb = 100 if pins else memory_mb
-        facts = MigrationFacts(uuid=uid(), migration_type="resize") if moved else None
+        facts = MigrationFacts(uuid=hosts.uid(), migration_type="resize") if moved else None
         asked = stated(owner, cpus=sorted(pins), memory_mb=memory_mb, migration=facts)
         live = [c for c in self.book.values() if c["owner"] == owner]
         blocked = len(live) > 1 or (not moved and any(c["kind"] == "build" for c in live))
         taken = sorted(pins - self.free_pins(owner))
         try:
-            made = self.tracker.change(adopt_claim, call("adopt", operation_id=uuid), asked)
+            made = self.tracker.change(adopt_claim, hosts.call("adopt", operation_id=uuid), asked)
         except errors.UnitConflict as error:
             assert not blocked
             conflicts = error.kwargs["conflicts"]
@@ -160,7 +150,7 @@ class ClaimsMachine(RuleBasedStateMachine):
             assert pinned_to(made) == pins
             quantities = {"vcpus": 0 if pins else 1, "memory_mb": memory_mb, "disk_mb": 0}
             self.enter(uuid, owner, "active", pins, quantities, "resize" if moved else "build")
-        return request(1, 100, owner=owner), uuid
+        return hosts.request(1, 100, owner=owner), uuid
 
     def try_claim(self, build, uuid, active=False):
         owner, flavor = build.instance.uuid, build.instance.flavor
@@ -176,7 +166,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         live = [u for u, c in self.book.items() if c["owner"] == owner]
         try:
             made = self.tracker.create(
-                instance_claim, call(operation_id=uuid), build, active=active
+                instance_claim, hosts.call(operation_id=uuid), build, active=active
             )
         except errors.ClaimExpired:
             assert uuid in self.ended
@@ -214,7 +204,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def succeeds(self, verb, uuid):
         """Change a claim; return whether it was live. If it was not, the right error says so."""
         try:
-            self.tracker.change(verb, call(verb.__name__), uuid)
+            self.tracker.change(verb, hosts.call(verb.__name__), uuid)
         except errors.ClaimNotFound:
             assert uuid not in self.book and uuid not in self.ended
         except errors.ClaimExpired:
@@ -226,13 +216,13 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(claim=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
     def end(self, claim, verb):
         _, uuid = claim
-        self.tracker.execute(getattr(claims, verb), call(verb), uuid)
+        self.tracker.execute(getattr(claims, verb), hosts.call(verb), uuid)
         self.forget(uuid)
 
     @rule(claim=asked, every=st.booleans())
     def release_by_owner(self, claim, every):
         build, uuid = claim
-        owner, asked = build.instance.uuid, call("release_claims")
+        owner, asked = build.instance.uuid, hosts.call("release_claims")
         self.tracker.execute(release_claims, asked, owner, None if every else [uuid])
         mine = [u for u, c in self.book.items() if c["owner"] == owner]
         for each in mine if every else [uuid]:
@@ -241,7 +231,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(OWNERS), vm_state=st.sampled_from(["active", "deleted"]))
     def update(self, owner, vm_state):
         news = InstanceUpdate(uuid=owner, vm_state=vm_state)
-        self.tracker.execute(update_usage, call("update_usage"), news)
+        self.tracker.execute(update_usage, hosts.call("update_usage"), news)
         if vm_state == "deleted":
             for uuid in [u for u, c in self.book.items() if c["owner"] == owner]:
                 self.forget(uuid)
@@ -302,7 +292,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     @rule(landed=st.booleans(), owner=st.sampled_from(OWNERS), retry=st.booleans())
     def connection_is_lost_in_a_commit(self, landed, owner, retry):
-        build, uuid = request(1, 100, owner=owner), uid()
+        build, uuid = hosts.request(1, 100, owner=owner), hosts.uid()
         self.store.fail(errors.CommitUnknown, after=landed)
         live = any(c["owner"] == owner for c in self.book.values())
         quantities = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
@@ -311,12 +301,12 @@ class ClaimsMachine(RuleBasedStateMachine):
             return
         self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
         try:
-            self.tracker.create(instance_claim, call(operation_id=uuid), build)
+            self.tracker.create(instance_claim, hosts.call(operation_id=uuid), build)
         except errors.StoreUnavailable:
             assert not landed
             if not retry:
                 return
-            self.tracker.create(instance_claim, call(operation_id=uuid), build)
+            self.tracker.create(instance_claim, hosts.call(operation_id=uuid), build)
         self.enter(uuid, owner, "building", frozenset(), quantities)
 
     # -- what always holds --
@@ -351,12 +341,12 @@ class ClaimsMachine(RuleBasedStateMachine):
 class PinningMachine(ClaimsMachine):
     """The same with CPUs for pinning: two shared CPUs, six dedicated ones in two cells."""
 
-    policy = host(
-        cpu_allocation_ratio=8, ram_allocation_ratio=1.1, reserved_memory_mb=500, numa=PINNING
+    policy = hosts.host(
+        cpu_allocation_ratio=8, ram_allocation_ratio=1.1, reserved_memory_mb=500, numa=hosts.PINNING
     ).policy
     room = {"vcpus": 16, "memory_mb": MEMORY_ROOM, "disk_mb": 100 * 1024}
     total = {"vcpus": 2, "memory_mb": 16384, "disk_mb": 100 * 1024}
-    dedicated = DEDICATED
+    dedicated = hosts.DEDICATED
 
 
 def pinned_to(claim):

@@ -27,17 +27,8 @@ from rtagent.scheduler.report_documents import (
 )
 from tests.property.test_numa_fit import hosts as numa_hosts
 from tests.property.test_pci_fit import hosts as pci_hosts
+from tests.support import random_nodes
 from tests.support.hosts import NOON, call, uid
-from tests.support.random_nodes import (
-    NEW_OWNER,
-    OWNERS,
-    TRIES,
-    one_in,
-    random_build,
-    random_move,
-    random_node,
-    with_allocations,
-)
 
 OPERATION = uid(5000)
 #: Different histories of each host.
@@ -90,17 +81,21 @@ def random_request(rng, state):
     """A request of a new owner, of an orphan, or of an instance that is here: often one that
     fits.
     """
-    number = rng.choice([NEW_OWNER, NEW_OWNER, *OWNERS])
-    moves = bool(state.claims_of(uid(number))) or one_in(rng, 4)
-    for _ in range(rng.choice([1, TRIES])):
-        asked = random_move(rng, number) if moves else random_build(rng, number)
+    number = rng.choice([random_nodes.NEW_OWNER, random_nodes.NEW_OWNER, *random_nodes.OWNERS])
+    moves = bool(state.claims_of(uid(number))) or random_nodes.one_in(rng, 4)
+    for _ in range(rng.choice([1, random_nodes.TRIES])):
+        asked = (
+            random_nodes.random_move(rng, number)
+            if moves
+            else random_nodes.random_build(rng, number)
+        )
         decision = claimed(state, asked)
         if isinstance(decision, Granted):
             break
     granted = decision.claims[0] if isinstance(decision, Granted) else None
     if isinstance(asked, MoveRequest):
-        return replace(asked, build=with_allocations(rng, asked.build, granted))
-    return with_allocations(rng, asked, granted)
+        return replace(asked, build=random_nodes.with_allocations(rng, asked.build, granted))
+    return random_nodes.with_allocations(rng, asked, granted)
 
 
 def owner_of(asked):
@@ -111,7 +106,7 @@ def owner_of(asked):
 def test_agent_and_scheduler_decide_alike(there, devices):
     for history in range(HISTORIES):
         rng = random.Random(f"{history} {there} {devices}")
-        state = random_node(rng, there, devices)
+        state = random_nodes.random_node(rng, there, devices)
         check_requests(rng, state)
 
 

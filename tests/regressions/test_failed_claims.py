@@ -9,15 +9,8 @@ and from then on it counts. Nothing else can fail before the answer.
 
 import pytest
 
+from rtagent import errors
 from rtagent.claims import abort_instance_claim, instance_claim
-from rtagent.errors import (
-    ChangeRejected,
-    CommitUnknown,
-    ComputeResourcesUnavailable,
-    InvalidRequest,
-    PlacementUnavailable,
-    StoreUnavailable,
-)
 from rtagent.lifecycle.moves import move_claim
 from rtagent.model.decision import Refused
 from rtagent.model.request import BuildRequest, Flavor, Instance
@@ -73,14 +66,14 @@ def nothing_is_used(here) -> bool:
 
 
 @pytest.mark.parametrize("move", [None, facts()])
-@pytest.mark.parametrize("error", [StoreUnavailable, ChangeRejected])
+@pytest.mark.parametrize("error", [errors.StoreUnavailable, errors.ChangeRejected])
 def test_claim_that_cannot_be_written_uses_nothing(move, error):
     """In Nova the save, or the request to Placement before it, raised: there was no claim to abort,
     and memory, CPUs and devices were used until the next audit."""
     here = Agent(gpus=[GPU_0])
     claim = claims(here, move)
     here.store.fail(error, times=2)  # a rejected batch is committed again, call by call
-    with pytest.raises((StoreUnavailable, InvalidRequest)):
+    with pytest.raises((errors.StoreUnavailable, errors.InvalidRequest)):
         claim()
     here.store.heal()
     assert here.tracker.recover()
@@ -94,7 +87,7 @@ def test_claim_whose_answer_is_lost_exists_once(move):
     """The database has written the claim, but the connection is lost."""
     here = Agent(gpus=[GPU_0])
     claim = claims(here, move)
-    here.store.fail(CommitUnknown, after=True)
+    here.store.fail(errors.CommitUnknown, after=True)
     held = claim()
     assert claim().uuid == held.uuid
     assert here.stored.usage == here.state.usage == held.usage
@@ -106,7 +99,7 @@ def test_unavailable_placement_fails_no_claim():
     here, api = Agent(gpus=[GPU_0]), MemoryPlacement()
     mirror = mirrored(here, api)
     here.tracker.listen(lambda *_: mirror.wake())
-    api.failure = PlacementUnavailable("down")
+    api.failure = errors.PlacementUnavailable("down")
     claim = here.run(WANTED)
     here.clock.advance(GATHER)
     mirror.turn()
@@ -118,7 +111,7 @@ def test_unavailable_placement_fails_no_claim():
     assert api.shown(here.node.uuid)["inventories"]["MEMORY_MB"]["total"] == TOPOLOGY.memory_mb
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable, CommitUnknown])
+@pytest.mark.parametrize("error", [errors.StoreUnavailable, errors.CommitUnknown])
 def test_failed_write_of_an_audit_is_repeated_by_the_next_audit(error):
     """LP1834712: a save failed, but its content was remembered as saved. The next audits saw no
     difference, the database never got it, and schedulers failed on the fields that were null
@@ -143,13 +136,13 @@ def test_failed_creation_of_the_node_record_is_repeated(after):
     the creation was never repeated."""
     here = Agent()
     here.disk.nodes.clear()
-    fails = [StoreUnavailable]
+    fails = [errors.StoreUnavailable]
 
     def failing(store):
         if fails:
             store.fail(fails.pop(), on=("enroll",), after=after)
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(errors.StoreUnavailable):
         here.start(prepare=failing)
     here.start(prepare=failing)
     assert here.stored.node == here.node
@@ -163,7 +156,7 @@ def test_refused_claim_takes_no_device(move):
     resource did not fit."""
     here = Agent(gpus=[GPU_0])
     before = here.state
-    with pytest.raises(ComputeResourcesUnavailable) as refused:
+    with pytest.raises(errors.ComputeResourcesUnavailable) as refused:
         here.claim_move(move, TOO_LARGE) if move else here.build(TOO_LARGE)
     (reason,) = refused.value.kwargs["reasons"]
     assert reason["resource"] == "MEMORY_MB"

@@ -10,14 +10,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.claims import build_failed, release_claim
-from rtagent.errors import (
-    ClaimConflict,
-    IdentityError,
-    StoreUnavailable,
-    TakeoverPending,
-    WriterFenced,
-)
 from rtagent.lifecycle.attach import allocate_pci_devices, claim_pci_devices, quarantine
 from rtagent.model.request import AttachRequest, Flavor, Instance, PciRequest
 from rtagent.pci.allocations import device_allocations
@@ -59,7 +53,7 @@ def test_second_claim_of_an_instance_does_not_replace_the_first():
     for _ in range(2):
         assert here.allocated() == dict.fromkeys([GPU_0, GPU_1, GPU_2], GUEST)
         here.start()
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(errors.ClaimConflict):
         here.build(with_devices("gpu:1"))
     here.move("drop_move_claim_at_dest", move)
     assert here.allocated() == dict.fromkeys([GPU_0, GPU_1], GUEST)
@@ -159,9 +153,9 @@ def test_replaced_agent_writes_nothing():
     here.world.destroy(GUEST)
     here.world.unplug(GPU_0)
     assert not its_audit.run("periodic").good
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(errors.StoreUnavailable):
         old.execute(release_claim, here.next_call("release_claim"), mine.uuid)
-    assert isinstance(old.fault, WriterFenced)
+    assert isinstance(old.fault, errors.WriterFenced)
     assert here.stored == before
     here.audit()  # the new agent records the changes
     assert here.tracker.fault is None and here.stored != before
@@ -171,7 +165,7 @@ def test_two_machines_do_not_take_over_a_node_from_each_other():
     """LP1853009: each machine deleted and created again the record of the other."""
     one = Agent()
     registry = MemoryServiceRegistry(one.disk)
-    for error in (TakeoverPending, IdentityError, TakeoverPending):
+    for error in (errors.TakeoverPending, errors.IdentityError, errors.TakeoverPending):
         # A clock that is ahead or behind makes no difference.
         registry.heartbeat(one.node.host, one.clock.now() + timedelta(days=1))
         with pytest.raises(error, match="written by another agent"):
@@ -191,7 +185,7 @@ def test_removed_node_is_created_again_when_its_agent_restarts():
     row = here.disk.node(here.node.uuid)
     row.record = replace(row.record, deleted_at=here.clock.now(), epoch=row.record.epoch + 1)
     here.tracker.check_position()
-    assert isinstance(here.tracker.fault, WriterFenced)
+    assert isinstance(here.tracker.fault, errors.WriterFenced)
     here.start()
     assert here.disk.node(here.node.uuid).record.deleted_at is None
     assert here.states() == ["active"]

@@ -3,14 +3,8 @@
 import msgspec
 import pytest
 
+from rtagent import errors
 from rtagent.cmd.offline import OfflineReader
-from rtagent.errors import (
-    ClaimNotFound,
-    InvalidRequest,
-    NodeNotFound,
-    PciDeviceNotFound,
-    RtAgentError,
-)
 from rtagent.model.request import Flavor
 from tests.support.api_states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
 from tests.support.owned_hosts import devices_in_every_state
@@ -69,16 +63,16 @@ def test_devices_of_all_nodes_are_listed_and_can_be_filtered_by_node():
 
 
 def test_errors_are_those_of_an_agent(reader):
-    with pytest.raises(ClaimNotFound):
+    with pytest.raises(errors.ClaimNotFound):
         reader.get("claims", uuid(77))
-    with pytest.raises(NodeNotFound):
+    with pytest.raises(errors.NodeNotFound):
         reader.get("nodes", "a b/c")
-    with pytest.raises(PciDeviceNotFound):
+    with pytest.raises(errors.PciDeviceNotFound):
         reader.get("pci", GPU_0)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(errors.InvalidRequest):
         reader.get("claims", state="gone")
 
 
 def test_a_database_without_nodes_is_an_error():
-    with pytest.raises(RtAgentError, match="has no node"):
+    with pytest.raises(errors.RtAgentError, match="has no node"):
         OfflineReader([]).get("claims")

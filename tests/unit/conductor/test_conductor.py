@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from rtagent import errors
 from rtagent.conductor.errors import (
     InvalidReply,
     OperationFailed,
@@ -13,13 +14,6 @@ from rtagent.conductor.errors import (
     ServerNotFound,
 )
 from rtagent.conductor.opening import selections_of
-from rtagent.errors import (
-    AgentUnreachable,
-    ComputeResourcesUnavailable,
-    HypervisorUnavailable,
-    InvalidRequest,
-    TrackerBusy,
-)
 from rtagent.model.request import Flavor
 from rtagent.model.server import InstanceGroup
 from tests.servers.daemon import wait_until
@@ -75,7 +69,9 @@ def test_a_selection_whose_answer_was_lost_is_replaced_and_not_deleted():
     cloud = Cloud(placement=True)
     cloud.conductor().build(spec())
     answered = cloud.faults.passed.index("select after")
-    cloud.faults = Faults(errors={answered: AgentUnreachable(where="-", why="-", remedy="-")})
+    cloud.faults = Faults(
+        errors={answered: errors.AgentUnreachable(where="-", why="-", remedy="-")}
+    )
     server = cloud.conductor().build(spec())
     asked = [point for point in cloud.faults.passed if point.startswith("allocations-")]
     assert asked == ["allocations-read before", "allocations-read after"]
@@ -113,7 +109,7 @@ def test_the_scheduler_is_asked_again_where_others_of_a_server_group_may_be_sinc
 def test_a_build_that_no_host_accepts_fails_with_the_reasons_of_each(cloud):
     with pytest.raises(OperationFailed, match=r"h0: .*; h1: .*; h2: ") as failed:
         cloud.conductor().build(spec(HUGE))
-    assert failed.value.kwargs["error"]["error"] == ComputeResourcesUnavailable.__name__
+    assert failed.value.kwargs["error"]["error"] == errors.ComputeResourcesUnavailable.__name__
     [server] = cloud.conductor().servers()
     assert (server.vm_state, server.place, server.task_state) == ("error", None, None)
     cloud.check()
@@ -147,7 +143,7 @@ def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
         cloud.conductor().build(spec())
     assert stopped.value.retriable
     assert stopped.value.kwargs["step"] == "define"
-    assert stopped.value.kwargs["error"]["error"] == HypervisorUnavailable.__name__
+    assert stopped.value.kwargs["error"]["error"] == errors.HypervisorUnavailable.__name__
     cloud.hosts[0].world.lost = False
     assert cloud.resume() == []
     cloud.check()
@@ -231,7 +227,7 @@ def test_a_conductor_that_stood_still_repeats_no_call(cloud):
         if not finished:
             finished.append(cloud.resume())
 
-    cloud.faults = Faults(errors={8: TrackerBusy("busy")})
+    cloud.faults = Faults(errors={8: errors.TrackerBusy("busy")})
     with pytest.raises(OperationTaken):
         cloud.conductor(pause=stand_still).build(spec())
     assert finished == [[]]
@@ -262,7 +258,7 @@ def test_an_operation_shows_signs_of_life_as_long_as_a_hook_runs(cloud):
     ],
 )
 def test_a_uuid_or_a_name_that_is_invalid_is_refused(cloud, fields, path):
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(errors.InvalidRequest) as refused:
         cloud.conductor().build(spec(), **fields)
     assert path in [each["path"] for each in refused.value.kwargs["errors"]]
     assert not cloud.conductor().servers()

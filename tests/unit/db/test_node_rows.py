@@ -16,24 +16,13 @@ from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.metric import Metric, documents
-from tests.support.stored_values import (
-    NODE,
-    NOW,
-    POLICY,
-    TOPOLOGY,
-    changed,
-    created,
-    device,
-    devices,
-    domain_usage,
-    released,
-    with_devices,
-)
+from tests.support import stored_values as stored
 from tests.support.stores import assert_stored, commit, enrolled
 
 #: Two devices of one IOMMU group.
 GPU, OTHER = (
-    replace(each, device=replace(each.device, iommu_group=7)) for each in (device(8), device(9))
+    replace(each, device=replace(each.device, iommu_group=7))
+    for each in (stored.device(8), stored.device(9))
 )
 FREE = ("available", None, None)
 
@@ -55,7 +44,7 @@ def document(engine: Engine, column: str) -> Any:
 
 def test_row_of_a_device_has_novas_fields(engine: Engine):
     store = SqlStore(engine)
-    commit(store, enrolled(store), devices(GPU))
+    commit(store, enrolled(store), stored.devices(GPU))
     with engine.connect() as connection:
         row = connection.execute(select(pci_devices)).one()
     assert (row.dev_id, row.label) == ("pci_0000_08_00_0", "label_10de_13f1")
@@ -64,31 +53,31 @@ def test_row_of_a_device_has_novas_fields(engine: Engine):
 
 def test_rows_of_devices_show_the_owner_and_the_effect_on_the_iommu_group(engine: Engine):
     store = SqlStore(engine)
-    claim = with_devices(1, GPU)
-    state = commit(store, enrolled(store), devices(GPU, OTHER), created(claim))
+    claim = stored.with_devices(1, GPU)
+    state = commit(store, enrolled(store), stored.devices(GPU, OTHER), stored.created(claim))
     mine = (claim.owner_id, "request 1")
     assert shown(engine) == [("claimed", *mine), ("unclaimable", None, None)]
-    state = commit(store, state, changed(claim, state=ACTIVE, expires_at=None))
+    state = commit(store, state, stored.changed(claim, state=ACTIVE, expires_at=None))
     assert shown(engine)[0] == ("allocated", *mine)
-    state = commit(store, state, released(state.claims[claim.uuid]))
+    state = commit(store, state, stored.released(state.claims[claim.uuid]))
     assert shown(engine) == [FREE, FREE]
-    audited = devices(GPU, OTHER)
+    audited = stored.devices(GPU, OTHER)
     assert net_devices(state, state.fold(audited), [audited]) == TableRows(), "none has changed"
 
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_device_of_a_foreign_domain_is_allocated_to_the_domain(engine: Engine, ended: bool):
     store = SqlStore(engine)
-    state = commit(store, enrolled(store), devices(GPU))
-    domain = domain_usage(1, occupancy=Occupancy(devices=frozenset({GPU.address})))
-    state = commit(store, state, Change(cause="audit", at=NOW, domain_usages=(domain,)))
+    state = commit(store, enrolled(store), stored.devices(GPU))
+    domain = stored.domain_usage(1, occupancy=Occupancy(devices=frozenset({GPU.address})))
+    state = commit(store, state, Change(cause="audit", at=stored.NOW, domain_usages=(domain,)))
     assert shown(engine) == [("allocated", domain.domain_uuid, None)]
     assert document(engine, "pci_device_pools") == []
     if ended:
-        change = Change(cause="audit", at=NOW, domain_usage_removals=(domain.domain_uuid,))
+        change = Change(cause="audit", at=stored.NOW, domain_usage_removals=(domain.domain_uuid,))
     else:
         without = replace(domain, occupancy=Occupancy())
-        change = Change(cause="audit", at=NOW, domain_usages=(without,))
+        change = Change(cause="audit", at=stored.NOW, domain_usages=(without,))
     commit(store, state, change)
     assert shown(engine) == [FREE]
     (pool,) = document(engine, "pci_device_pools")
@@ -97,15 +86,15 @@ def test_device_of_a_foreign_domain_is_allocated_to_the_domain(engine: Engine, e
 
 def test_metrics_column_is_written_by_the_present_writer_only(engine: Engine):
     store, measured = SqlStore(engine), NodeMetrics(engine)
-    metric = Metric(name="cpu.percent", value=0.5, timestamp=NOW, source="s")
+    metric = Metric(name="cpu.percent", value=0.5, timestamp=stored.NOW, source="s")
     state = enrolled(store)
-    measured.write(NODE.uuid, state.epoch, (metric,))
+    measured.write(stored.NODE.uuid, state.epoch, (metric,))
     assert document(engine, "metrics") == documents((metric,))
     # A commit keeps them, and they change neither the revision nor what is read.
-    host = Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY)
+    host = Change(cause="audit", at=stored.NOW, topology=stored.TOPOLOGY, policy=stored.POLICY)
     state = commit(store, state, host)
     assert document(engine, "metrics") == documents((metric,))
-    measured.write(NODE.uuid, state.epoch, (metric, metric))
-    assert_stored(store.load(NODE.uuid), state)
-    measured.write(NODE.uuid, state.epoch - 1, ())
+    measured.write(stored.NODE.uuid, state.epoch, (metric, metric))
+    assert_stored(store.load(stored.NODE.uuid), state)
+    measured.write(stored.NODE.uuid, state.epoch - 1, ())
     assert len(document(engine, "metrics")) == 2

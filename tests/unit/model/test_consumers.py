@@ -11,23 +11,8 @@ from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
-from tests.support.device_states import (
-    VGPU_TYPE,
-    build_claim,
-    built,
-    device_host,
-    policy,
-    released,
-)
-from tests.support.hosts import (
-    NODE,
-    PINNED,
-    PINNING,
-    consumer_allocations,
-    host,
-    request,
-    uid,
-)
+from tests.support.device_states import VGPU_TYPE, build_claim, built, device_host, policy, released
+from tests.support.hosts import NODE, PINNED, PINNING, consumer_allocations, host, request, uid
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
 

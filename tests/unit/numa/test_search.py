@@ -10,14 +10,7 @@ from rtagent.errors import ConfigError
 from rtagent.model.policy import NetworkPolicy
 from rtagent.model.request import NetworkMetadata
 from rtagent.numa.search import CellSearch, check_networks
-from tests.support.numa_hosts import (
-    THREE_CELLS,
-    TWO_CELLS,
-    fit_guest,
-    host,
-    pinned_usage,
-    required,
-)
+from tests.support.numa_hosts import THREE_CELLS, TWO_CELLS, fit_guest, host, pinned_usage, required
 
 
 class Accepting:

@@ -7,11 +7,7 @@ import pytest
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.device import SRIOV_VF, Tags
 from rtagent.model.policy import PciPolicy
-from rtagent.pci.placement_reporting import (
-    check_no_devname,
-    placement_errors,
-    provider_devices,
-)
+from rtagent.pci.placement_reporting import check_no_devname, placement_errors, provider_devices
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import GPU_IDS, PF_0, PF_IDS, VF_IDS, nic, record, vf
 

@@ -25,6 +25,7 @@ from rtagent.scheduler.report import (
     without_devices,
 )
 from rtagent.state.compute_node import compute_node
+from tests.support import stored_values as stored
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,
@@ -37,19 +38,9 @@ from tests.support.device_states import (
 from tests.support.host_states import fleet_node, host_state
 from tests.support.hosts import NOON, call, domain_usage, host, observed, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
-from tests.support.stored_values import (
-    NODE,
-    NOW,
-    POLICY,
-    changed,
-    claim,
-    created,
-    folded,
-    migration,
-)
 
-ONE, TWO = claim(1), claim(2)
-STATE = folded(NodeState(node=NODE, policy=POLICY), created(ONE, TWO))
+ONE, TWO = stored.claim(1), stored.claim(2)
+STATE = stored.folded(NodeState(node=stored.NODE, policy=stored.POLICY), stored.created(ONE, TWO))
 
 
 def new_objects(before, after):
@@ -62,19 +53,19 @@ def new_objects(before, after):
 
 def test_only_the_instance_of_a_changed_claim_or_domain_is_made_anew():
     assert new_objects(STATE, STATE) == []
-    assert new_objects(STATE, folded(STATE, changed(ONE, tag="t"))) == [ONE.owner_id]
+    assert new_objects(STATE, stored.folded(STATE, stored.changed(ONE, tag="t"))) == [ONE.owner_id]
     assert new_objects(STATE, observed(STATE, domain_usage(ONE.owner_id))) == [ONE.owner_id]
 
 
 def test_instance_whose_move_has_ended_is_made_anew_although_its_claims_are_the_same():
     def move(status):
         fields = {"instance_uuid": ONE.owner_id, "migration_type": LIVE_MIGRATION}
-        record = migration(1, status=status, **fields)
-        return Change(cause="move", at=NOW, migrations=(record,))
+        record = stored.migration(1, status=status, **fields)
+        return Change(cause="move", at=stored.NOW, migrations=(record,))
 
-    leaves = changed(ONE, state=OUTGOING, migration_uuid=migration(1).uuid)
-    before = folded(STATE, move("running"), leaves)
-    after = folded(before, move("completed"))
+    leaves = stored.changed(ONE, state=OUTGOING, migration_uuid=stored.migration(1).uuid)
+    before = stored.folded(STATE, move("running"), leaves)
+    after = stored.folded(before, move("completed"))
     assert instances_of(before)[ONE.owner_id].here
     assert not instances_of(after, instances_of(before))[ONE.owner_id].here
 
