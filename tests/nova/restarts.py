@@ -55,8 +55,7 @@ class RestartTest(PciCase):
     def test_claim_of_an_instance_that_nova_does_not_have_here_is_released(self) -> None:
         before = rows(HOST)
         flavor = Flavor(vcpus=2, memory_mb=512, extra_specs={"hw:cpu_policy": "dedicated"})
-        instance = Instance(uuid=ABSENT, flavor=flavor)
-        self._node().build(BuildRequest(instance=instance))
+        self._node().build(BuildRequest(instance=Instance(uuid=ABSENT, flavor=flavor)))
         self.assertIn(ABSENT, self._owners())
 
         self.restart_compute_service(HOST)

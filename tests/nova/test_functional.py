@@ -43,8 +43,7 @@ TIMED_OUT = "TimeoutException"
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """The outcome of each test, by its name."""
-    directory = tmp_path_factory.mktemp("nova")
-    return outcomes_of(directory, (*QUICK, *OWN), SERVED)
+    return outcomes_of(tmp_path_factory.mktemp("nova"), (*QUICK, *OWN), SERVED)
 
 
 @pytest.fixture(scope="module")

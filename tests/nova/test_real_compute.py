@@ -89,8 +89,7 @@ def test_the_cpu_of_a_deleted_server_is_given_again(cloud: Cloud) -> None:
     wait_agreement(cloud)
     (pins,) = held(two, first)
     assert [pins, *held(two, second)] in ([[0], [1]], [[1], [0]])
-    refused = order(cloud, "refused", TWO, PINNED)
-    wait_for(cloud, refused, "error", None)
+    wait_for(cloud, order(cloud, "refused", TWO, PINNED), "error", None)
 
     delete(cloud, first)
     wait_agreement(cloud)

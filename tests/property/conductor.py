@@ -170,8 +170,7 @@ class Conductor:
 
     def _build(self, guest: Guest) -> None:
         guest.flavor, host = self.rng.choice(FLAVORS), self.rng.randrange(3)
-        instance = Instance(uuid=guest.uuid, flavor=guest.flavor)
-        request = BuildRequest(instance=instance)
+        request = BuildRequest(instance=Instance(uuid=guest.uuid, flavor=guest.flavor))
         try:
             claim = self._call_with_losses(host, "instance_claim", request)
         except (errors.ComputeResourcesUnavailable, errors.RequestError):

@@ -106,8 +106,7 @@ def owner_of(asked):
 def test_agent_and_scheduler_decide_alike(there, devices):
     for history in range(HISTORIES):
         rng = random.Random(f"{history} {there} {devices}")
-        state = random_nodes.random_node(rng, there, devices)
-        check_requests(rng, state)
+        check_requests(rng, random_nodes.random_node(rng, there, devices))
 
 
 def check_requests(rng, state):

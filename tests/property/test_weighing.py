@@ -101,9 +101,8 @@ def test_order_of_hosts_and_aggregates_never_matters(options, found, random):
 @given(OPTIONS, hosts())
 def test_normalised_weights_are_from_0_to_1_and_every_host_is_listed(options, found):
     weighers = HostWeighers.load(options, Random(0))
-    weighed = weighers.weigh(found, REQUEST)
 
-    ordered, scores = results(weighers, weighed)
+    ordered, scores = results(weighers, weighers.weigh(found, REQUEST))
 
     assert sorted(name for name, _ in ordered) == sorted(host.host for host in found)
     assert all(math.isfinite(weight) for _, weight in ordered)

@@ -97,8 +97,7 @@ def test_all_of_many_unplugged_devices_are_removed(site):
 
 
 def test_purge_of_old_claims_keeps_their_devices(site):
-    held = site.claim("gpu:1")
-    site.release(held)
+    site.release(site.claim("gpu:1"))
     assert site.store.purge(NODE.uuid, site.state.revision, Retention()) > 0
     site.start(SPECS)
     assert len(site.claim("gpu:2").pci) == 2

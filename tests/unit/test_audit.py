@@ -185,8 +185,7 @@ def test_many_steps_are_applied_in_chunks(auditor, world):
     before = auditor.tracker.snapshot().revision
     for number in range(120):
         world.start_domain(uid(), number % 2, 1)
-    summary = auditor.run("periodic")
-    assert summary.applied == 120
+    assert auditor.run("periodic").applied == 120
     assert auditor.tracker.snapshot().revision - before == 3
 
 

@@ -49,9 +49,8 @@ def test_example_of_the_docstring_works(make_settings, hypervisor):
     values = {"settings": make_settings(), "request": request(), "call": call()}
     names = {"open_node": open_node, **parts, **values}
     (example,) = doctest.DocTestFinder(recurse=False).find(open_node, globs=names)
-    runner = doctest.DocTestRunner()
 
-    result = runner.run(example)
+    result = doctest.DocTestRunner().run(example)
 
     assert (result.failed, result.attempted) == (0, 3)
 

@@ -51,8 +51,7 @@ def test_guest_is_refused_if_the_cell_of_its_devices_is_full_unless_affinity_is_
     state = device_host(record([gpu(GPU_0, 0)]))
     state, first = built(state, "gpu:1", vcpus=2, extra_specs=PINNED)
     assert cells(first) == [0]
-    there = state.devices[GPU_0]
-    other = replace(there, device=gpu(GPU_1, 0))
+    other = replace(state.devices[GPU_0], device=gpu(GPU_1, 0))
     state = replace(state, devices=state.devices.changed((), (other,)))
     reasons = refused(state, "gpu:1", extra_specs={**PINNED, **NEAR})
     assert (ReasonCode.INSUFFICIENT, "PCI gpu", 0) in reasons

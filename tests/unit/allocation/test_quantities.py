@@ -199,8 +199,7 @@ def test_guests_with_intel_tdx_are_as_many_as_kernel_and_operator_allow(keys, al
 def test_domains_without_a_claim_count():
     state = with_claims(sev_host(), (), (orphan(), orphan()))
     assert refused(state) == [("insufficient", f"{NODE_NAME}_amd_sev", 1, 0)]
-    adopted = next(iter(state.domain_usages))
-    state, _ = built(state, owner=adopted)
+    state, _ = built(state, owner=next(iter(state.domain_usages)))
     assert state.usage.quantities[pool(AMD_SEV)] == 2
 
 
@@ -233,8 +232,7 @@ def test_a_guest_with_encrypted_memory_moves_only_while_it_is_off():
 
 
 def allocated(**parts: dict[str, int]) -> dict[str, Allocation]:
-    quantities = {"VCPU": 1, "MEMORY_MB": 1024}
-    root = {NODE.uuid: Allocation(resources=quantities)}
+    root = {NODE.uuid: Allocation(resources={"VCPU": 1, "MEMORY_MB": 1024})}
     return root | {uuid: Allocation(resources=each) for uuid, each in parts.items()}
 
 

@@ -62,8 +62,7 @@ def test_numbered_groups_are_those_of_classes_that_are_not_counted():
 
 
 def test_limits_of_the_request_are_counted_in_mb_and_vcpus():
-    limits = Limits(vcpu=4, disk_gb=2)
-    found = from_request(request(limits=limits), Policy())
+    found = from_request(request(limits=Limits(vcpu=4, disk_gb=2)), Policy())
     assert found.limits == {"vcpus": 4, "disk_mb": 2048}
 
 

@@ -132,8 +132,7 @@ def test_device_part_alone_says_how_many_devices_come_from_which_provider():
         ({"one": (pci(PF_0),), "two": (pci(PF_1),)}, {"one": {PF_0}, "two": {PF_1}}),
         ({"one": (pci(PF_1),), "two": (pci(PF_0), pci(PF_1))}, {"one": {PF_1}}),
     ):
-        instance = {"pci_requests": ports}
-        _, claim = claimed(state, whole, mapping, instance=instance)
+        _, claim = claimed(state, whole, mapping, instance={"pci_requests": ports})
         parents = {
             name: {each.parent_addr for each in claim.pci if each.request_id == name}
             for name in expected

@@ -176,8 +176,7 @@ def test_one_request_waits_a_second_for_the_count_and_the_others_do_not_wait(que
 
 def test_a_flavor_without_room_says_how_to_find_moves_that_would_make_some():
     fleet = PageFleet(simulated(14), listed=(replace(PINS, name="a b"), SMALL))
-    advice = "rtagent schedule advise --flavor 'a b'"
-    assert advice in text(page(fleet, flavor="a b"))
+    assert "rtagent schedule advise --flavor 'a b'" in text(page(fleet, flavor="a b"))
     assert "advise" not in text(page(fleet, flavor="small"))
 
 

@@ -99,8 +99,7 @@ def test_what_placement_alone_decides_on_is_not_known_and_such_a_guest_does_not_
 
 
 def test_guests_stay_in_their_zone():
-    made = agents([(3, 256, {})], [])
-    manager = reported(*made)
+    manager = reported(*agents([(3, 256, {})], []))
     manager.set_aggregates([aggregate("east", "h0", availability_zone="east")])
     spec = pinned(4, availability_zone="east")
     found = advised(ask(spec), 1, scheduler(manager).parts, lambda: False)
@@ -130,7 +129,6 @@ def test_others_get_the_processor_whenever_a_host_was_judged():
         return False
 
     made = agents(*([(3, 256, {})] for _ in range(8)))
-    found = advice(made, pinned(4), is_over=is_over)
-    assert not found.moves
+    assert not advice(made, pinned(4), is_over=is_over).moves
     # For the build, its room, what the guests leave, and their two types of moves, all alike.
     assert len(pauses) >= 5 * len(made)

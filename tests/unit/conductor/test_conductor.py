@@ -153,8 +153,7 @@ def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
 
 def test_a_lost_lease_prevents_the_start(cloud):
     cloud.hooks.actions["prepare at h0"] = cloud.audit
-    server = cloud.conductor().build(spec())
-    assert server.place.host == "h1"
+    assert cloud.conductor().build(spec()).place.host == "h1"
     assert "start at h0 before" not in cloud.faults.passed
 
 

@@ -160,8 +160,7 @@ def outcome(before: NodeState, store: SqlStore) -> str:
         assert now.larger(replace(was.usage, numa=NUMA_NOTHING)) == now
     state.check()
     # The node goes on granting, and a release ends what is quarantined.
-    new = claim(9, revision=state.revision + 1)
-    state = commit(store, state, created(new))
+    state = commit(store, state, created(claim(9, revision=state.revision + 1)))
     again = state_of(store.load(NODE.uuid))
     assert set(again.claims) == set(state.claims)
     assert dict(again.units) == dict(state.units)

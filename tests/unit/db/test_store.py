@@ -147,8 +147,7 @@ def test_reload_whose_answer_was_lost_does_not_fence_its_own_store(database: Dat
     state = commit(store, enrolled(store), created(claim(1)))
     for _ in range(2):
         store.reload(NODE.uuid, state.epoch)
-    stored = store.reload(NODE.uuid, state.epoch)
-    assert stored.epoch == state.epoch + 3
+    assert store.reload(NODE.uuid, state.epoch).epoch == state.epoch + 3
     enrolled(database.store())
     with pytest.raises(WriterFenced):
         store.reload(NODE.uuid, state.epoch)

@@ -113,8 +113,7 @@ def test_enroll_does_the_steps_that_were_not_done(identity, hypervisor, tmp_path
     assert not (tmp_path / "state" / "compute_id").exists()
 
     hypervisor.lost = False
-    ours = identity()
-    ours.enroll(MemoryStore(), hypervisor, CLOCK)
+    identity().enroll(MemoryStore(), hypervisor, CLOCK)
     assert (tmp_path / "state" / "lock").exists()
     assert (tmp_path / f"rtagent-{uid(11)}.lock").exists()
 

@@ -116,8 +116,7 @@ def test_what_both_claims_of_a_resize_share_is_counted_once():
 
 
 def test_a_device_that_both_claims_of_a_resize_have_belongs_to_the_instance():
-    state = reporting()
-    node, move = Host(state), facts()
+    node, move = Host(reporting()), facts()
     specs = {"pci_passthrough:alias": "gpu:1"}
     small, large = replace(SMALL, extra_specs=specs), replace(LARGE, extra_specs=specs)
     node.build(small)

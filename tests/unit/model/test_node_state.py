@@ -82,8 +82,7 @@ def test_two_main_claims_of_one_owner_violate_an_invariant():
 
 
 def test_touched_entries_last_until_they_are_pruned():
-    base = host()
-    state = with_builds(base, request(owner=uid(1)))
+    state = with_builds(host(), request(owner=uid(1)))
     state = with_builds(state, request(owner=uid(2)))
     assert state.touched_since(uid(1), 0) and not state.touched_since(uid(1), 1)
     assert not state.touched_since(uid(3), 0)
@@ -159,8 +158,7 @@ def test_usage_of_an_assignment_counts_every_part():
 
 
 def test_instance_counts_once_for_any_number_of_claims():
-    state = with_builds(host(), request())
-    (claim,) = state.claims.values()
+    (claim,) = with_builds(host(), request()).claims.values()
     names = ("os_type_None", "proj_None", "task_None", "vm_None")
     keys = stats.keys([claim, replace(claim, kind=ATTACH)], {})
     assert sorted(keys) == ["num_instances", *(f"num_{name}" for name in names)]

@@ -21,8 +21,7 @@ def test_purged_revisions_are_forgotten():
 
 
 def test_revisions_that_a_restored_database_lacks_are_not_older_than_its_new_ones():
-    kept = Retention().after(0, 5, {}).after(DAY, 9, {})
-    restored = kept.after(0, 7, {})
+    restored = Retention().after(0, 5, {}).after(DAY, 9, {}).after(0, 7, {})
     assert [each.revision for each in restored.checkpoints] == [5, 7]
 
 

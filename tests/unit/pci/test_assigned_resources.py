@@ -58,16 +58,14 @@ def fitted(requests, users=None, **other):
     ],
 )
 def test_refusal_has_every_reason(requests, users, reasons):
-    result = fit(requests, users)
-    assert [str(reason) for reason in result.reasons] == reasons
+    assert [str(reason) for reason in fit(requests, users).reasons] == reasons
 
 
 def test_reusable_resources_are_shared_with_their_owner_only():
     users = {"a0": "me", "a1": "me", "a2": "me"}
     reusable = frozenset(users)
     assert fitted({"VGPU": 3}, users, reusable=reusable) == ["a0", "a1", "a2"]
-    other = fit({"VGPU": 3}, users, "another", reusable=reusable)
-    assert hasattr(other, "reasons")
+    assert hasattr(fit({"VGPU": 3}, users, "another", reusable=reusable), "reasons")
 
 
 def test_every_choice_of_parent_devices_is_returned():
@@ -127,8 +125,7 @@ def groups(*quantities, isolated=True):
     ],
 )  # fmt: skip
 def test_each_numbered_group_comes_from_one_provider(requests, numbered, expected):
-    found = fitted(requests, numbered=numbered)
-    assert sorted(found) == sorted(expected)
+    assert sorted(fitted(requests, numbered=numbered)) == sorted(expected)
 
 
 def test_numbered_groups_follow_shares():

@@ -57,8 +57,7 @@ def test_one_time_use_device_is_quarantined_until_it_is_cleared():
 
 
 def test_released_devices_without_one_time_use_are_not_quarantined():
-    known = two_gpus_and_a_nic()
-    assert quarantine_used(known, [GPU_0, vf(0), "0000:ff:00.0"]) == ()
+    assert quarantine_used(two_gpus_and_a_nic(), [GPU_0, vf(0), "0000:ff:00.0"]) == ()
 
 
 def test_device_whose_tags_are_not_allowed_is_not_recorded():

@@ -28,8 +28,7 @@ def test_an_audit_gives_way_before_each_provider_and_each_correction(make_node):
 def test_other_quantities_are_reported_and_stay_if_others_write_allocations(node):
     node.agent.run()
     node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})
-    report = node.settle()
-    (finding,) = report.settled
+    (finding,) = node.settle().settled
     assert (finding.verdict, finding.instance_uuid) == (AllocationVerdict.DIFFERENT, GUEST)
     assert finding.reason == "its claim has DISK_GB 1, MEMORY_MB 1024, VCPU 1"
     assert node.enqueued == []

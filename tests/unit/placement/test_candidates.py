@@ -126,8 +126,7 @@ def test_a_write_that_is_refused_does_not_fail_those_that_are_sent_with_it(setup
     numbers = {uid(): number for number in (1, 2, 1001, 3)}
     errors = setup.together([setup.request(NEW, n, owner=owner) for owner, n in numbers.items()])
     assert [isinstance(each, PlacementConflict) for each in errors] == [False, False, True, False]
-    found = [setup.vcpus_of(owner).get(TARGET) for owner in numbers]
-    assert found == [1, 2, None, 3]
+    assert [setup.vcpus_of(owner).get(TARGET) for owner in numbers] == [1, 2, None, 3]
 
 
 def test_a_repeated_write_finds_the_first_one(setup):

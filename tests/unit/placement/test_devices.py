@@ -123,8 +123,7 @@ def test_changes_of_devices_affect_the_tree():
         {"devices": (replace(state.devices[GPU_0], quarantine="broken"),)},
         {"device_removals": (GPU_1,)},
     ):
-        change = Change(cause="t", at=NOON, **parts)
-        assert affects_tree(state, [change])
+        assert affects_tree(state, [Change(cause="t", at=NOON, **parts)])
     plain = Change(cause="t", at=NOON, puts=(replace(claim, pci=()),))
     assert not affects_tree(state, [plain])
 
@@ -179,8 +178,7 @@ def test_claimed_resources_of_a_removed_device_are_counted():
 
 
 def test_each_model_of_encryption_has_a_provider_named_as_in_nova():
-    state = sev_host()
-    found = providers(state)
+    found = providers(sev_host())
     sev, es = found["amd_sev"], found["amd_sev_es"]
     assert (sev.uuid, sev.parent) == (provider_of(AMD_SEV), NODE.uuid)
     assert sev.traits == {"HW_CPU_X86_AMD_SEV", "OWNER_NOVA"}

@@ -30,8 +30,7 @@ def offers(tmp_path):
     """A function that resolves entries on a host."""
 
     def make(state: NodeState, *entries: dict[str, Any]) -> Offers:
-        files = provider_files(tmp_path / "files", *entries)
-        return resolve(files, state)
+        return resolve(provider_files(tmp_path / "files", *entries), state)
 
     return make
 

@@ -242,8 +242,7 @@ def test_domain_with_other_namespaces_than_its_claim_is_drift():
 
 def guest_with(claim):
     """The claim's domain, with its namespaces."""
-    usage = claimed_usage(claim)
-    return replace(guest(claim), occupancy=usage.occupancy)
+    return replace(guest(claim), occupancy=claimed_usage(claim).occupancy)
 
 
 def test_a_claim_is_shown_with_its_namespaces_as_they_are_now():

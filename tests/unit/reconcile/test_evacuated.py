@@ -53,8 +53,7 @@ def test_later_confirmation_releases_no_claim_made_since():
 
 def test_evacuated_guest_that_still_runs_counts_in_the_same_change():
     source, _, fact = returned()
-    steps = audit(source, domain(), evacuated=fact)
-    assert len(steps) == 1
+    assert len(audit(source, domain(), evacuated=fact)) == 1
     assert (source.states, source.usage.memory_mb) == ([], 1024)
     assert source.state.domain_usages[GUEST].vcpus == 1
     audit(source)
@@ -63,8 +62,7 @@ def test_evacuated_guest_that_still_runs_counts_in_the_same_change():
 
 def test_claim_is_not_released_while_the_guests_usage_is_unknown():
     source, _, fact = returned()
-    unreadable = replace(domain(), vcpus=None)
-    audit(source, unreadable, evacuated=fact)
+    audit(source, replace(domain(), vcpus=None), evacuated=fact)
     audit(source, complete=False, evacuated=fact)
     assert source.states == ["active"]
 

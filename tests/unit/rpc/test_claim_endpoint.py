@@ -89,8 +89,7 @@ def test_a_refusal_has_every_reason_and_a_test_gives_the_same_answer(agent: Agen
 
 
 def test_update_usage_changes_and_releases_claims(agent: Agent):
-    arguments = build()
-    claim = agent.invoke("instance_claim", **arguments)
+    claim = agent.invoke("instance_claim", **build())
     update = {"uuid": claim["owner_id"], "vm_state": "active", "task_state": None}
     agent.invoke("update_usage", operation_id=uid(), instance=update)
     read = agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]
@@ -155,8 +154,7 @@ ENDS = ("release_claim", "abort_instance_claim")
 @pytest.fixture
 def running(agent: Agent) -> str:
     """The uuid of an active claim whose guest runs."""
-    arguments = build()
-    claim = agent.invoke("instance_claim", **arguments)
+    claim = agent.invoke("instance_claim", **build())
     agent.invoke("activate_claim", claim_uuid=claim["uuid"], **operation())
     flavor = claim["flavor"]
     agent.hypervisor.start_domain(claim["owner_id"], flavor["vcpus"], flavor["memory_mb"])
@@ -174,8 +172,7 @@ def test_the_claim_of_a_running_guest_is_not_ended_unless_it_is_forced(agent, ru
     assert agent.invoke("test_release", claim_uuid=running)["guest_runs"]
     agent.invoke(method, claim_uuid=running, reason="it is stuck", **operation())
     assert running not in agent.tracker.snapshot().claims
-    history = agent.memory.history(NODE.uuid, running)
-    assert history[-1].reason == "it is stuck"
+    assert agent.memory.history(NODE.uuid, running)[-1].reason == "it is stuck"
 
 
 @pytest.mark.parametrize("method", ENDS)

@@ -18,8 +18,7 @@ def test_devices_are_claimed_allocated_and_freed(agent: Agent):
     assert (claim["kind"], claim["state"], len(claim["pci"])) == ("attach", "building", 1)
     owner = {"instance_uuid": claim["owner_id"]}
     one = owner | {"claim_uuid": claim["uuid"]}
-    active = agent.invoke(ALLOCATE, **one, **operation())
-    assert active["state"] == "active"
+    assert agent.invoke(ALLOCATE, **one, **operation())["state"] == "active"
     agent.invoke("free_pci_device_claims_for_instance", **owner, **operation())
     assert claim["uuid"] in agent.tracker.snapshot().claims
     agent.invoke(FREE, **owner, **operation())

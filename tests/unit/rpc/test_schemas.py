@@ -69,8 +69,7 @@ def test_recorded_events_are_valid():
     events = recorded(agent)
     for event in events:
         jsonschema.validate(event, schemas.event(EVENT_TYPES[event["event_type"]]))
-    names = ("create", "activate", "release")
-    claims = [f"claim.{name}" for name in names]
+    claims = [f"claim.{name}" for name in ("create", "activate", "release")]
     types = ["pci_device.appear", "compute_node.update", *claims, "pci_device.vanish"]
     assert [event["event_type"] for event in events] == types
     created, activated = (msgspec.convert(event["payload"], ClaimPayload) for event in events[2:4])

@@ -120,8 +120,7 @@ def test_each_instance_is_compared_with_the_hosts_as_they_were_for_it():
 
 
 def test_decisions_are_logged_with_their_reasons_newest_first():
-    hosts = three_hosts()
-    chooser = scheduler(hosts)
+    chooser = scheduler(three_hosts())
     [found] = chooser.select_destinations(spec(1, 512), [uid()], alternates=True)
     with pytest.raises(NoValidHost):
         chooser.select_destinations(spec(1, 1024 * 1024), [uid()])

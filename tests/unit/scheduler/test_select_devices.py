@@ -89,8 +89,7 @@ def selected(state, number, instances=1, **extra_specs):
 
 @pytest.mark.parametrize("number", [2, 4])
 def test_the_instances_of_one_request_get_all_devices_of_a_host(number):
-    instances = len(GPUS) // number
-    given = selected(eight_gpus(), number, instances)
+    given = selected(eight_gpus(), number, len(GPUS) // number)
     assert sorted(address for addresses in given for address in addresses) == list(GPUS)
 
 

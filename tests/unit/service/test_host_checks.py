@@ -236,8 +236,7 @@ def resolved(tmp_path):
 
     def resolve_on(*identifications: dict[str, str]) -> Offers:
         items = [entry(each, {CLASS: {"total": 1}}) for each in identifications]
-        files = provider_files(tmp_path / "files", *items)
-        return resolve(files, host())
+        return resolve(provider_files(tmp_path / "files", *items), host())
 
     return resolve_on
 

@@ -79,8 +79,7 @@ def test_ready_after_the_grace_although_no_message_arrives(world):
 
 
 def test_silent_hosts_are_down_and_named(world):
-    names = [f"cn{number}" for number in range(7)]
-    world.report(*names)
+    world.report(*[f"cn{number}" for number in range(7)])
     world.view.turn()
     assert world.reports.parts[PART] == ("pass", "")
     world.clock.advance(DOWN)

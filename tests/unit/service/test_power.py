@@ -212,8 +212,7 @@ def without(*cpus: int) -> Topology:
         cores = tuple(core - gone for core in cell.siblings if core - gone)
         return replace(cell, cpus=cell.cpus - gone, siblings=cores)
 
-    cells = map(left, TOPOLOGY.cells)
-    return replace(TOPOLOGY, cells=tuple(cells))
+    return replace(TOPOLOGY, cells=tuple(map(left, TOPOLOGY.cells)))
 
 
 def seen(switches: Switches) -> Topology:

@@ -29,8 +29,7 @@ def go_down(world) -> None:
 
 def test_tracker_is_recovered_with_back_off(world, recovery):
     go_down(world)
-    pauses = [recovery.turn().at_least for _ in range(3)]
-    assert_pauses(pauses, 0.25, 0.5, 1.0)
+    assert_pauses([recovery.turn().at_least for _ in range(3)], 0.25, 0.5, 1.0)
     assert world.events.seen == []
 
     world.store.heal()
@@ -107,8 +106,7 @@ def test_newer_writer_is_fatal(world, recovery):
 def woken(world) -> list[None]:
     """Return the wake-ups of a thread that has had its first turn, as they come."""
     wakeups: list[None] = []
-    recovery = Recovery(world.context, world.node, lambda: wakeups.append(None))
-    recovery.turn()
+    Recovery(world.context, world.node, lambda: wakeups.append(None)).turn()
     wakeups.clear()
     return wakeups
 

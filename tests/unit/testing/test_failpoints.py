@@ -34,8 +34,7 @@ def wrapped(url: str, failpoint: str) -> Store:
 
 def run(store: Store) -> None:
     """Call every method that writes."""
-    state = enrolled(store)
-    store.reload(NODE.uuid, state.epoch)
+    store.reload(NODE.uuid, enrolled(store).epoch)
     commit(store, enrolled(store), created(claim(1)))
     store.purge(NODE.uuid, 1, Retention())
 

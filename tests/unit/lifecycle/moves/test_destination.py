@@ -88,8 +88,7 @@ def test_one_migration_makes_one_claim():
 
 def test_instance_that_is_being_built_is_not_moved():
     here = Host()
-    build = request(owner=GUEST)
-    (claim,) = here.granted(claims.instance_claim, build)
+    (claim,) = here.granted(claims.instance_claim, request(owner=GUEST))
     with pytest.raises(ClaimConflict, match=f"the building claim {claim.uuid}"):
         here.try_move(facts(), LARGE)
     with pytest.raises(IllegalTransition, match="is building"):

@@ -85,8 +85,7 @@ def test_devices_are_not_shared_if_the_policy_says_so():
 def test_attach_claim_ends_with_its_main_claim_and_the_move_keeps_its_device():
     here = Host().with_devices(two_gpus_and_a_nic())
     here.build()
-    added = here.attach()
-    assert [device.address for device in added.pci] == [vf(0)]
+    assert [device.address for device in here.attach().pci] == [vf(0)]
     migration = facts()
     # The conductor has added the device to the instance's requests since.
     new = here.claim_move(migration, gpus("vf:1"))

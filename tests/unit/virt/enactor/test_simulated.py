@@ -119,8 +119,7 @@ def test_a_domain_of_another_claim_is_not_touched(enactor, hosts, order, active)
 
 
 def test_a_domain_of_no_claim_is_not_touched(enactor, hosts, order):
-    domain = guest_domain()
-    plain = plain_domain("test").replace(uid(1), domain.uuid)
+    plain = plain_domain("test").replace(uid(1), guest_domain().uuid)
     with edit(hosts / "a.xml") as world:
         unclaimed = world.put_domain(plain)
         world.set_active(unclaimed, True)

@@ -115,8 +115,7 @@ def test_devices_of_attach_claims_belong_to_the_guest():
 
 def test_other_memory_is_marked():
     claim = granted(memory_mb=2048)
-    xml = apply(plain_domain(), claim)
-    domain = etree.fromstring(xml)
+    domain = etree.fromstring(apply(plain_domain(), claim))
     domain.find("memory").text = str(1024 * 1024)
     domain.find("memory").set("unit", "KiB")
     found = compare(claim, (), document(etree.tostring(domain, encoding="unicode")))

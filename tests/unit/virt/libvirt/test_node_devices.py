@@ -163,8 +163,7 @@ def test_functions_of_one_card_share_available_instances():
 
 
 def test_an_invalid_device_affects_only_itself_and_is_read_once():
-    odd = gpu(GPU).replace("<slot>0<", "<slot>32<")
-    virt = Host(odd, gpu(OTHER_GPU))
+    virt = Host(gpu(GPU).replace("<slot>0<", "<slot>32<"), gpu(OTHER_GPU))
     for _ in range(2):
         look = virt.look()
         assert addresses(look) == [OTHER_GPU]
