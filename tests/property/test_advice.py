@@ -149,9 +149,7 @@ def cheapest(states, flavor, count, number):
 
 @given(st.integers(0, 2**32), st.sampled_from(FLAVORS[2:]), st.integers(1, 2))
 @settings(max_examples=settings.default.max_examples // 2)
-def test_the_builds_succeed_after_the_moves_and_no_plan_of_up_to_two_is_cheaper(
-    seed, flavor, count
-):
+def test_builds_succeed_after_the_moves_and_no_plan_of_up_to_two_is_cheaper(seed, flavor, count):
     agents = fleet(Random(seed))
     found = advice(agents, flavor, count)
     before = states = {agent.name: agent.state for agent in agents}

@@ -155,9 +155,7 @@ def _verdicts(filters: HostFilters, hosts: list[HostState], request: Request) ->
 
 @few
 @given(hosts=host_lists(), request=requests, data=st.data())
-def test_a_verdict_depends_on_no_order(
-    hosts: list[HostState], request: Request, data: st.DataObject
-):
+def test_a_verdict_depends_on_no_order(hosts: list[HostState], request: Request, data):
     verdicts = _verdicts(FILTERS, hosts, request)
     shuffled = [
         replace(host, aggregates=tuple(data.draw(st.permutations(host.aggregates))))
@@ -179,9 +177,7 @@ def test_a_verdict_depends_on_no_other_host(hosts: list[HostState], request: Req
 
 @few
 @given(hosts=host_lists(), request=requests)
-def test_the_hosts_that_pass_are_those_that_no_filter_refuses(
-    hosts: list[HostState], request: Request
-):
+def test_hosts_that_pass_are_those_that_no_filter_refuses(hosts: list[HostState], request: Request):
     verdicts = _verdicts(FILTERS, hosts, request)
     if isinstance(verdicts, str):
         with pytest.raises(InvalidRequest):
@@ -276,7 +272,7 @@ class ThirdParty(Filter):
 @few
 @given(hosts=host_lists(), request=requests, data=st.data())
 def test_an_error_in_a_filter_of_a_third_party_refuses_that_host_only(
-    hosts: list[HostState], request: Request, data: st.DataObject
+    hosts: list[HostState], request: Request, data
 ):
     expected = _verdicts(FILTERS, hosts, request)
     third = ThirdParty(OPTIONS)

@@ -105,9 +105,7 @@ def usage(of: Layout) -> Counter[tuple[str, str]]:
 
 
 @given(cases())
-def test_a_reshape_loses_and_exceeds_nothing_and_leaves_nothing_to_do(
-    case: tuple[Layout, WantedLayout],
-):
+def test_a_reshape_loses_and_exceeds_nothing_and_is_complete(case: tuple[Layout, WantedLayout]):
     now, want = case
     plan = plan_reshape(now, want)
     if isinstance(plan, Reshape):

@@ -46,9 +46,7 @@ def agent() -> Agent:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_an_invalid_document_is_refused_with_every_offending_path(
-    name: str, agent: Agent, data: st.DataObject
-):
+def test_an_invalid_document_is_refused_with_every_offending_path(name: str, agent: Agent, data):
     document, paths = data.draw(invalid_arguments(METHODS[name]))
     before = agent.tracker.snapshot()
     with pytest.raises(InvalidRequest) as refused:
@@ -62,9 +60,7 @@ def test_an_invalid_document_is_refused_with_every_offending_path(
 @pytest.mark.parametrize("name", OF_SCHEDULERS)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_path(
-    name: str, data: st.DataObject
-):
+def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_path(name: str, data):
     method = SCHEDULER_API.methods[name]
     document, paths = data.draw(invalid_arguments(method))
     with pytest.raises(InvalidRequest) as refused:
@@ -75,7 +71,7 @@ def test_an_invalid_document_for_a_scheduler_is_refused_with_every_offending_pat
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_a_valid_document_is_accepted(name: str, agent: Agent, data: st.DataObject):
+def test_a_valid_document_is_accepted(name: str, agent: Agent, data):
     check_reply(agent, name, data.draw(valid_arguments(METHODS[name])))
 
 

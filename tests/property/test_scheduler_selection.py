@@ -171,9 +171,7 @@ MOVES = st.sampled_from(["resize", "migration", "live-migration", "evacuation"])
 
 
 @given(fleets(), flavors(), flavors(), MOVES, st.booleans())
-def test_a_destination_of_a_move_grants_it_also_on_the_guests_own_host(
-    fleet, old, new, purpose, reuse
-):
+def test_a_moves_destination_grants_it_also_on_the_guests_own_host(fleet, old, new, purpose, reuse):
     """The guest is on the first host; a resize may stay there, and share what the guest has. Other
     moves may not.
     """

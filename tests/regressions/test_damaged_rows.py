@@ -31,9 +31,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 @pytest.mark.parametrize(
     ("column", "value"), [("state", "activf"), ("state", "released"), ("pcpus", "x")]
 )
-def test_claim_of_a_damaged_row_is_held_until_it_is_released(
-    engine: Engine, column: str, value: str
-):
+def test_claim_of_a_damaged_row_is_held_until_its_release(engine: Engine, column: str, value: str):
     made = claim(tracker_on(SqlStore(engine)))
     with engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE claims SET {column} = '{value}'")

@@ -152,9 +152,7 @@ def test_mediated_device_that_the_host_does_not_list_is_named(auditor, world):
     assert not auditor.run("periodic").problems
 
 
-def test_audit_that_writes_nothing_neither_begins_nor_ends_that_claims_are_created(
-    auditor, world, store
-):
+def test_audit_that_writes_nothing_neither_begins_nor_ends_granting(auditor, world, store):
     def audit_without_a_store():
         store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
         for _ in range(2):

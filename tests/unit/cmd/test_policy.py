@@ -21,9 +21,7 @@ def rtagent(tmp_path: Path, policy: Path) -> Run:
     return configured(tmp_path, f"[oslo_policy]\npolicy_file = {policy}\n")
 
 
-def test_the_sample_has_every_rule_and_its_meaning_and_overrides_nothing(
-    rtagent: Run, policy: Path
-):
+def test_sample_has_every_rule_and_its_meaning_and_overrides_nothing(rtagent: Run, policy: Path):
     sample = run("policy", "generate").out
     policy.write_text(sample)
     assert {rule["Source"] for rule in rtagent("policy", "list", "-f", "json").json} == {"default"}

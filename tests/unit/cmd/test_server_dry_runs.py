@@ -66,9 +66,7 @@ def test_server_that_an_operation_runs_on_would_not_be_deleted(rtagent: Run, sto
     assert store.operation(BUSY) == stop
 
 
-def test_owed_operation_that_would_be_given_up_is_shown_and_stays(
-    rtagent: Run, store: SqlServerStore
-):
+def test_owed_operation_that_would_end_is_shown_and_stays(rtagent: Run, store: SqlServerStore):
     tested = rtagent("server", "owed", "drop", OWED, "--reason", "it burnt", "--dry-run")
     assert tested.code == 0
     assert f"clear-evacuated of server {SERVER} at cn1 would be given up" in tested.err

@@ -96,9 +96,7 @@ def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):
 @pytest.mark.parametrize(
     ("policy", "asked"), [("affinity", 2), ("anti-affinity", 2), ("soft-anti-affinity", 1)]
 )
-def test_the_scheduler_is_asked_again_where_others_of_a_server_group_may_be_since(
-    cloud, policy, asked
-):
+def test_scheduler_is_asked_again_where_others_of_a_server_group_may_be_since(cloud, policy, asked):
     cloud.enactor.refuses = {"h0": "define"}
     group = InstanceGroup(policy=policy)
     assert cloud.conductor().build(spec(instance_group=group)).place.host == "h1"

@@ -144,9 +144,7 @@ def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished(eve
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_does_not_clear(
-    name, every
-):
+def test_killed_at_any_point_an_operation_leaves_nothing_that_no_forced_delete_clears(name, every):
     scenario = SCENARIOS[name]
     # Nothing happens from "after" to "before".
     number, killed = 2 * (KILLED.index(name) % every), True

@@ -114,7 +114,7 @@ def test_a_resize_that_no_host_accepts_leaves_the_guest_running(cloud, server):
     assert cloud.guests(server.uuid) == [("h0", "running")]
 
 
-def test_a_lease_that_is_lost_in_a_hook_is_noticed_before_the_guest_is_stopped(cloud, server):
+def test_a_lease_lost_in_a_hook_is_noticed_before_the_guest_is_stopped(cloud, server):
     cloud.hooks.actions["prepare at h1"] = cloud.audit
     assert cloud.conductor().resize(server.uuid, LARGE).place.host == "h2"
     passed = cloud.faults.passed
@@ -180,9 +180,7 @@ def test_an_evacuated_host_is_cleared_when_it_is_back(cloud, server):
     assert conductor.live_migrate(server.uuid).place.host == "h0"
 
 
-def test_a_lease_that_is_lost_in_a_hook_is_noticed_before_an_evacuated_guest_is_defined(
-    cloud, server
-):
+def test_a_lease_lost_in_a_hook_is_noticed_before_an_evacuated_guest_is_defined(cloud, server):
     cloud.switch_off("h0")
     cloud.hooks.actions["prepare at h1"] = cloud.audit
     assert cloud.conductor().evacuate(server.uuid).place.host == "h2"

@@ -50,9 +50,7 @@ def pci(directory: Path, text: str) -> PciPolicy:
         ("cpu_allocation_ratio = 0.0\n", "2.5", "2.5"),
     ],
 )
-def test_ratio_is_the_option_else_the_recorded_one_else_the_initial_one(
-    tmp_path, text, recorded, ratio
-):
+def test_ratio_is_the_option_or_the_recorded_or_the_initial_one(tmp_path, text, recorded, ratio):
     kept = Ratios(cpu=None if recorded is None else Decimal(recorded))
 
     made = settings(tmp_path, f"[DEFAULT]\n{text}").policy(kept)

@@ -85,9 +85,7 @@ def test_lost_file_is_not_replaced(identity, database, hypervisor, tmp_path):
     assert store.load(uuid).epoch == 1
 
 
-def test_copy_of_a_live_node_is_refused_unless_it_takes_over(
-    identity, database, hypervisor, tmp_path
-):
+def test_copy_of_a_live_node_is_refused_or_takes_over(identity, database, hypervisor, tmp_path):
     store, registry = database
     uuid = identity().enroll(store, hypervisor, CLOCK).node.uuid
     registry.heartbeat("host1", CLOCK.now())

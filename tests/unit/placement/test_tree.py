@@ -260,9 +260,7 @@ def test_the_agent_grants_what_placement_grants(topology, policy, claims, domain
 
 
 @given(topologies, policies, claims_held, domains_seen)
-def test_what_is_reserved_leaves_enough_for_the_allocations_of_claims(
-    topology, policy, claims, domains
-):
+def test_what_is_reserved_leaves_enough_for_what_claims_allocate(topology, policy, claims, domains):
     claims = [replace(each, disk_mb=each.disk_mb // GB * GB) for each in claims]
     held = replace(state(tuple(claims), tuple(domains)), topology=topology, policy=policy)
     used = {"VCPU": sum(c.vcpus for c in claims), "MEMORY_MB": sum(c.memory_mb for c in claims)}

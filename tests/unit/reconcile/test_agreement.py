@@ -38,9 +38,7 @@ AUDITS = list(product(STATES, OBSERVATIONS))
 
 
 @pytest.mark.parametrize("first", AUDITS)
-def test_audit_after_another_has_the_steps_of_one_that_compares_all(
-    first: tuple[NodeState, Observation],
-):
+def test_audit_after_another_has_the_steps_of_a_full_one(first: tuple[NodeState, Observation]):
     for state, observation in AUDITS:
         agreement = Agreement()
         plan(*first, frozenset(), agreement=agreement)

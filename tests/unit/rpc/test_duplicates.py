@@ -31,9 +31,7 @@ def names_something(document: dict) -> bool:
 
 
 @pytest.mark.parametrize("name", list(documents()))
-def test_calls_for_what_is_unknown_are_refused_while_another_agent_is_known(
-    agent: Agent, name: str
-):
+def test_calls_for_the_unknown_are_refused_while_another_agent_is_known(agent: Agent, name: str):
     document = documents()[name]
     agent.duplicates.seen(OTHER)
     before = agent.tracker.snapshot()

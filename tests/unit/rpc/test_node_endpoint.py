@@ -129,9 +129,7 @@ def test_ping_reports_agent_and_node(agent: Agent):
     assert agent.invoke("ping") == {**names, **ids, **times, "revision": revision}
 
 
-def test_a_node_drains_until_it_is_undrained_and_a_day_that_does_not_exist_is_no_deadline(
-    agent: Agent,
-):
+def test_a_node_drains_until_undrained_and_a_day_that_does_not_exist_is_no_deadline(agent: Agent):
     deadline = "2030-01-31T18:00:00Z"
     drained = agent.invoke("drain_node", reason="disks", deadline=deadline, operation_id=uid())
     assert (drained["draining"], drained["reason"]) == (True, "disks")

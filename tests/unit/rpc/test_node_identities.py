@@ -108,9 +108,7 @@ def test_a_host_without_a_key_loses_its_nodes_to_the_next(schedulers: Schedulers
         schedulers.report("cn1", node)
 
 
-def test_a_renamed_host_keeps_the_node_that_it_has_registered(
-    schedulers: Schedulers, registered: str
-):
+def test_a_renamed_host_keeps_the_node_that_it_registered(schedulers: Schedulers, registered: str):
     schedulers.report("cn1", registered)
     with schedulers.engine.begin() as connection:
         connection.execute(update(compute_nodes).values(host="cn2"))

@@ -71,9 +71,7 @@ def test_the_room_of_the_fleet_is_the_sum_of_its_hosts_with_the_largest_and_what
         ((), {"agent: it is being drained", "agent: it grants no claims: libvirt is lost"}),
     ],
 )
-def test_hosts_that_take_no_guest_are_listed_with_the_reason_and_what_they_would_add(
-    filters, refused
-):
+def test_hosts_that_take_no_guest_are_listed_with_reason_and_what_they_would_add(filters, refused):
     hosts = [
         host_state("off", service=ServiceState(disabled=True, disabled_reason="disks")),
         host_state("drained", service=ServiceState(draining="reboot")),

@@ -203,9 +203,7 @@ def change(manager, agent, epoch, number, infos, kind=UpdateInstanceInfo, **fiel
 
 @pytest.mark.parametrize("whole", [{"kind": SyncInstanceInfo, "digest": "d"}, {}], ids=str)
 @pytest.mark.parametrize(("epoch", "number"), [(LAST, 1), (1, LAST)])
-def test_a_number_that_is_too_high_does_not_freeze_the_instances(
-    view, manager, epoch, number, whole
-):
+def test_a_number_too_high_does_not_freeze_the_instances(view, manager, epoch, number, whole):
     agent, info = reported(view), InstanceInfo(uuid=uid(99))
     change(manager, agent, epoch, number, (info,), **whole)
     agent.claim(request(1, 64, owner=uid(1)))
@@ -330,9 +328,7 @@ def test_view_without_a_database_is_complete_once_agents_had_time_to_answer(view
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_view_with_a_database_is_complete_when_its_nodes_are_known_or_had_time(
-    view, manager, silent
-):
+def test_view_with_a_database_is_complete_when_nodes_are_known_or_had_time(view, manager, silent):
     one, two = ReportingAgent("cn1"), ReportingAgent("cn2")
     manager.expect([one.uuid, two.uuid])
     manager.begin(settle=5)
@@ -524,9 +520,7 @@ def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
 
 
 @pytest.mark.parametrize("forced", [True, False])
-def test_agent_that_reports_another_record_of_forced_down_is_corrected(
-    view, manager, forced, agent
-):
+def test_agent_with_another_record_of_forced_down_is_corrected(view, manager, forced, agent):
     deliver(manager, agent.report(service=ServiceState(forced_down=not forced)))
     assert view.asked == [], "no record contradicts it"
     manager.set_forced_down({"cn1"} if forced else (), () if forced else {"cn1"})

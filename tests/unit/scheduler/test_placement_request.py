@@ -255,9 +255,7 @@ def test_a_limit_does_not_leave_out_the_hosts_of_instances_or_those_that_are_nam
     ("zone", "asked", "limit"),
     [("nova", True, None), ("az1", False, None), ("az1", True, "1000"), (None, True, "1000")],
 )
-def test_a_limit_does_not_leave_out_the_hosts_of_a_zone_that_is_not_in_the_query(
-    zone, asked, limit
-):
+def test_a_limit_does_not_leave_out_hosts_of_a_zone_that_is_not_in_the_query(zone, asked, limit):
     wanted, option = spec(availability_zone=zone), {"query_placement_for_availability_zone": asked}
     assert query(wanted, ZONE, **option).get("limit") == limit
     assert query(wanted, TENANT, **option)["limit"] == "1000", "no host has a zone"

@@ -216,9 +216,7 @@ NAMES = [
         ("namespaces", *NAMES, "pmem_namespaces = ns9: this host does not have it"),
     ],
 )
-def test_configuration_that_does_not_fit_the_host_is_refused_at_reload_and_start(
-    world, part, good, bad, mistake
-):
+def test_misfitting_configuration_is_refused_at_reload_and_start(world, part, good, bad, mistake):
     ours = FITTING[part](world)
     ours.checks.check(good)
     with pytest.raises(ConfigError, match=mistake):

@@ -115,9 +115,7 @@ def test_an_answer_of_another_agent_is_a_failure_until_it_is_gone(
     assert world.admission.why_closed is None
 
 
-def test_with_the_host_lock_a_call_is_made_in_three_turns_and_else_two_in_each(
-    server, health, probe
-):
+def test_with_the_host_lock_a_call_is_made_in_three_turns_else_two_in_each(server, health, probe):
     health.locked = True
     calls = []
     for _ in range(7):

@@ -292,9 +292,7 @@ def test_unsigned_call_has_the_roles_of_its_context_until_signatures_are_require
     assert server.authentication(unsigned, "ping", {}).name == "alice"
 
 
-def test_reload_applies_new_and_revoked_keys_and_keeps_all_of_them_if_the_file_is_damaged(
-    server: Server,
-):
+def test_reload_applies_new_and_revoked_keys_and_keeps_all_if_the_file_is_damaged(server: Server):
     fresh = server.files.add("fresh", "reader")
     server.authentication.reload(server.options)
     assert server.caller(server.context(fresh)).name == "fresh"

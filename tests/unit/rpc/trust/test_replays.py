@@ -183,9 +183,7 @@ def spans(*times: int) -> Spans:
 
 
 @given(TIMES)
-def test_every_time_that_was_added_is_contained_and_the_number_of_spans_is_bounded(
-    times: list[int],
-):
+def test_every_added_time_is_contained_and_the_number_of_spans_is_bounded(times: list[int]):
     made = spans(*times)
     assert all(time in made for time in times)
     assert len(made) <= MOST

@@ -59,9 +59,7 @@ def host(guests, **of_host):
 
 
 @pytest.mark.parametrize(("name", "machine"), [("two-sockets", "q35"), ("aarch64", "virt")])
-def test_traits_are_those_of_the_default_machine_type_and_of_the_one_for_modern_guests(
-    name, machine
-):
+def test_traits_are_those_of_the_default_machine_type_and_the_one_for_modern_guests(name, machine):
     assert {UEFI, IDE} & host({None: PC}, host=name).topology.traits == {IDE}
     assert {UEFI, IDE} <= host({None: PC, machine: Q35}, host=name).topology.traits
 
