@@ -155,7 +155,7 @@ def _verdicts(filters: HostFilters, hosts: list[HostState], request: Request) ->
 
 @few
 @given(hosts=host_lists(), request=requests, data=st.data())
-def test_a_verdict_depends_on_no_order(hosts: list[HostState], request: Request, data):
+def test_a_verdict_depends_on_no_order(hosts, request, data):
     verdicts = _verdicts(FILTERS, hosts, request)
     shuffled = [
         replace(host, aggregates=tuple(data.draw(st.permutations(host.aggregates))))
@@ -166,7 +166,7 @@ def test_a_verdict_depends_on_no_order(hosts: list[HostState], request: Request,
 
 @few
 @given(hosts=host_lists(), request=requests)
-def test_a_verdict_depends_on_no_other_host(hosts: list[HostState], request: Request):
+def test_a_verdict_depends_on_no_other_host(hosts, request):
     verdicts = _verdicts(FILTERS, hosts, request)
     for host in hosts:
         alone = _verdicts(FILTERS, [host], request)
@@ -177,7 +177,7 @@ def test_a_verdict_depends_on_no_other_host(hosts: list[HostState], request: Req
 
 @few
 @given(hosts=host_lists(), request=requests)
-def test_hosts_that_pass_are_those_that_no_filter_refuses(hosts: list[HostState], request: Request):
+def test_hosts_that_pass_are_those_that_no_filter_refuses(hosts, request):
     verdicts = _verdicts(FILTERS, hosts, request)
     if isinstance(verdicts, str):
         with pytest.raises(InvalidRequest):
@@ -238,12 +238,7 @@ says = st.sampled_from(ODD) | st.sampled_from(
         max_size=2,
     ),
 )
-def test_a_request_is_an_error_or_is_judged(
-    hosts: list[HostState],
-    extra_specs: dict[str, str],
-    image: dict[str, str],
-    hints: dict[str, Any],
-):
+def test_a_request_is_an_error_or_is_judged(hosts, extra_specs, image, hints):
     request = scheduler_request(extra_specs=extra_specs, image=image, hints=hints)
     try:
         filtered = FILTERS.get_filtered_hosts(hosts, request, every_verdict=True)
@@ -271,9 +266,7 @@ class ThirdParty(Filter):
 
 @few
 @given(hosts=host_lists(), request=requests, data=st.data())
-def test_an_error_in_a_filter_of_a_third_party_refuses_that_host_only(
-    hosts: list[HostState], request: Request, data
-):
+def test_an_error_in_a_filter_of_a_third_party_refuses_that_host_only(hosts, request, data):
     expected = _verdicts(FILTERS, hosts, request)
     third = ThirdParty(OPTIONS)
     third.broken = data.draw(st.frozensets(st.sampled_from([host.host for host in hosts])))
@@ -295,7 +288,7 @@ def test_an_error_in_a_filter_of_a_third_party_refuses_that_host_only(
 
 @few
 @given(hosts=host_lists(), request=requests, at=st.integers(0, 4))
-def test_judging_again_is_as_judging_anew(hosts: list[HostState], request: Request, at: int):
+def test_judging_again_is_as_judging_anew(hosts, request, at):
     try:
         prepared = FILTERS.prepare(request)
         passed = prepared.filter(hosts).hosts
@@ -305,13 +298,8 @@ def test_judging_again_is_as_judging_anew(hosts: list[HostState], request: Reque
         return
     chosen = passed[at % len(passed)]
     instances = {**chosen.instances, INSTANCE: InstanceInfo(uuid=INSTANCE)}
-    consumed = replace(
-        chosen,
-        instances=instances,
-        instances_here=frozenset(instances),
-        num_instances=4,
-        free_ram_mb=0,
-    )
+    here = {"instances": instances, "instances_here": frozenset(instances)}
+    consumed = replace(chosen, **here, num_instances=4, free_ram_mb=0)
     after = [consumed if host is chosen else host for host in passed]
     following = prepared.next_instance(uid(99), consumed)
     again = following.filter_again(after, {consumed.uuid}).hosts

@@ -1,6 +1,5 @@
 """Claims are assigned cells, devices and units that fit together, or are refused."""
 
-import pytest
 from msgspec.structs import replace
 
 from rtagent.allocation.kept_views import reusable_by
@@ -17,10 +16,9 @@ from tests.support.device_states import (
     domain,
     policy,
     refusal,
-    released,
     seen,
 )
-from tests.support.hosts import PINNED, uid
+from tests.support.hosts import PINNED
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
@@ -73,18 +71,6 @@ def identifiers(claim):
     return [unit.identifier for unit in claim.resources]
 
 
-def test_device_is_not_assigned_while_one_of_its_mdevs_is_assigned():
-    state, claim = built(vgpus(), extra_specs={"resources:VGPU": "1"})
-    assert refused(state, "gpu:1") == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
-    _, whole = built(released(state, claim), "gpu:1")
-    assert addresses(whole) == [GPU_0]
-
-
-def test_device_that_is_assigned_provides_no_mdevs():
-    state, _ = built(vgpus(), "gpu:1")
-    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.NOT_OFFERED, "VGPU", 0)]
-
-
 def test_quarantined_device_provides_only_the_mdevs_that_are_assigned():
     state, claim = built(vgpus(), extra_resource={"VGPU": 1})
     kept = replace(state.devices[GPU_0], quarantine="it is hot")
@@ -109,31 +95,3 @@ def test_devices_of_a_domain_that_its_claims_have_are_those_of_the_claims():
     state, claim = built(device_host(), "gpu:1")
     state = audited(state, seen(state, domain(claim.owner_id, [GPU_0, GPU_1])))
     assert reusable_by(state, claim.owner_id, ()).devices == {GPU_1: ""}
-
-
-def test_adopted_orphan_that_is_shut_off_gets_its_devices_unless_they_were_assigned_since():
-    off = domain(uid(77), [GPU_1], active=False)
-    state = audited(device_host(), seen(device_host(), off))
-    _, claim = built(state, "gpu:1", owner=uid(77))
-    assert addresses(claim) == [GPU_1]
-    state, _ = built(state, "gpu:2")
-    assert refused(state, "gpu:1", owner=uid(77)) == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
-
-
-@pytest.mark.parametrize("owner", [None, uid(77)])
-def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
-    state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
-    _, claim = built(state, "gpu:1", owner=owner)
-    assert addresses(claim) == [GPU_0 if owner else GPU_1]
-
-
-@pytest.mark.parametrize("node", [0, 1])
-def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
-    """Only one GPU may be assigned whole, so the virtual GPU is the other one's."""
-    gpus = [gpu(each, cell, vgpus=2) for cell, each in enumerate((GPU_0, GPU_1))]
-    state = device_host(record(gpus), pci=policy(mdev_types=(VGPU_TYPE,)))
-    kept = replace(state.devices[(GPU_0, GPU_1)[1 - node]], listed=False)
-    state = replace(state, devices=state.devices.changed((), (kept,)))
-    _, claim = built(state, "gpu:1", extra_resource={"VGPU": 1})
-    assert addresses(claim) == [(GPU_0, GPU_1)[node]]
-    assert claim.resources[0].parent_addr == (GPU_0, GPU_1)[1 - node]

@@ -121,27 +121,6 @@ def test_amounts_that_are_not_judged_may_differ_from_the_allocations(root):
     claimed(unjudged(device_host()), allocations(**root))
 
 
-def test_device_part_alone_says_how_many_devices_come_from_which_provider():
-    """Each request gets its number of devices from the providers that are named for it."""
-    state = unjudged(pci_host())
-    parts = {pci(PF_0): {VF_CLASS: 1}, pci(PF_1): {VF_CLASS: 2}}
-    whole = {uuid: Allocation(resources=part) for uuid, part in parts.items()}
-    vf_port = PciRequest(count=1, request_id="one", alias_name="vf", source="neutron_port")
-    ports = (vf_port, replace(vf_port, count=2, request_id="two"))
-    for mapping, expected in (
-        ({"one": (pci(PF_0),), "two": (pci(PF_1),)}, {"one": {PF_0}, "two": {PF_1}}),
-        ({"one": (pci(PF_1),), "two": (pci(PF_0), pci(PF_1))}, {"one": {PF_1}}),
-    ):
-        _, claim = claimed(state, whole, mapping, instance={"pci_requests": ports})
-        parents = {
-            name: {each.parent_addr for each in claim.pci if each.request_id == name}
-            for name in expected
-        }
-        assert parents == expected
-        assert sorted(each.parent_addr for each in claim.pci) == [PF_0, PF_1, PF_1]
-    assert mismatches(state, whole, instance={"pci_requests": ports[:1]})
-
-
 def test_attached_devices_come_from_the_providers_that_are_named():
     state, main = built(unjudged(pci_host()))
     asked = replace(
@@ -189,17 +168,6 @@ def test_disk_is_rounded_up_and_none_if_the_root_disk_is_a_volume():
     claimed(device_host(), allocations(), root_gb=3, instance={"is_volume_backed": True})
 
 
-def test_disk_may_be_another_provider_s():
-    claimed(device_host(), allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
-    half = allocations({OTHER: {"DISK_GB": 2}}, DISK_GB=1)
-    assert mismatches(device_host(), half, root_gb=3) == [("DISK_GB", 3, 3)]
-    shared = replace(device_host().policy, placement=PlacementPolicy(disk_provider=OTHER))
-    state = replace(device_host(), policy=shared)
-    claimed(state, allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
-    differences = mismatches(state, allocations(DISK_GB=3), root_gb=3)
-    assert differences == [("DISK_GB", 3, 0), ("DISK_GB", 0, 3)]
-
-
 def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_not():
     theirs = allocations({OTHER: {"MEMORY_MB": 1024}})
     assert mismatches(device_host(), theirs) == [("MEMORY_MB", 1024, 0)]
@@ -207,21 +175,6 @@ def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_n
 
 
 # -- mediated devices and persistent memory -------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ({mdevs(GPU_0): {"VGPU": 2}}, [("VGPU", 2, 1)]),
-        ({}, [("VGPU", 0, 1)]),
-        ({ROOT: {"VGPU": 1}}, [("VGPU", 1, 0), ("VGPU", 0, 1)]),
-        ({mdevs(GPU_0): {"VGPU": 1, "MEMORY_MB": 1}}, [("MEMORY_MB", 1, 0)]),
-        ({OTHER: {"VGPU": 1}}, [("VGPU", 1, 0), ("VGPU", 0, 1)]),
-    ],
-)
-def test_virtual_gpus_that_are_not_allocated_as_needed_are_a_mismatch(part, expected):
-    specs = {"resources:VGPU": "1"}
-    assert mismatches(mdev_host(), allocations(part), extra_specs=specs) == expected
 
 
 def test_named_units_must_be_of_the_allocated_providers():

@@ -1,7 +1,6 @@
 """Attach claims: devices that are added to a guest, and removed from it; devices in quarantine."""
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent import claims, errors
 from rtagent.lifecycle import attach
@@ -178,16 +177,6 @@ def test_devices_that_were_claimed_before_the_guest_end_with_it():
     assert not released(state, main).claims
 
 
-def test_device_for_one_use_is_quarantined_when_it_alone_is_given_back():
-    state = device_host()
-    once = replace(state.devices[GPU_0], tags=replace(state.devices[GPU_0].tags, one_time_use=True))
-    state, main = built(replace(state, devices=state.devices.changed((), (once,))))
-    state, claim = attached(state, main, "gpu", "vf")
-    state = ended(state, main.owner_id, "unclaim", claim.uuid, [GPU_0])
-    assert state.devices[GPU_0].quarantine
-    assert state.devices[vf(0)].quarantine is None
-
-
 # -- quarantine -----------------------------------------------------------------------------------
 
 
@@ -201,30 +190,12 @@ def one_time_gpus():
     return device_host(gpus, pci=policy(ONE_TIME))
 
 
-def test_quarantined_device_is_unavailable_until_it_is_cleared():
-    state = quarantined(device_host(), GPU_0, "faulty")
-    _, claim = built(state, "gpu:1")
-    assert addresses(claim) == [GPU_1]
-    line = device_allocations(state).state(GPU_0)
-    assert (line.state, line.reason) == ("unavailable", "faulty")
-    _, claim = built(quarantined(state, GPU_0, None), "gpu:1")
-    assert addresses(claim) == [GPU_0]
-
-
 def test_claim_keeps_a_device_that_is_quarantined():
     state, claim = built(device_host(), "gpu:1")
     state = quarantined(state, GPU_0, "faulty")
     assert device_allocations(state).state(GPU_0).owner_id == claim.owner_id
     state = released(state, claim)
     assert device_allocations(state).state(GPU_0).state == "unavailable"
-
-
-def test_one_time_device_is_quarantined_in_the_change_that_frees_it():
-    state, claim = built(one_time_gpus(), "gpu:1")
-    assert state.devices[GPU_0].quarantine is None
-    state = released(state, claim)
-    assert state.devices[GPU_0].quarantine == USED_ONCE
-    assert addresses(built(state, "gpu:1")[1]) == [GPU_1]
 
 
 def test_one_time_device_is_not_quarantined_while_a_domain_uses_it():

@@ -6,15 +6,9 @@ from msgspec.structs import replace
 
 from rtagent.model.decision import ReasonCode
 from rtagent.model.device import SRIOV_PF, VDPA, Tags
-from rtagent.model.policy import NumaPolicy
-from rtagent.model.usage import NUMA_NOTHING
-from rtagent.numa.fit import fit
-from rtagent.numa.host_cells import CellLimits, HostCells
-from rtagent.numa.requirements import numa_requirements
 from rtagent.pci.fit import addresses_by_purpose
 from rtagent.pci.matching import match
 from rtagent.pci.requests import device_requests
-from tests.support.numa_hosts import cell, topology
 from tests.support.pci_hosts import (
     ALIASES,
     GPU_0,
@@ -205,25 +199,6 @@ def test_last_device_is_of_the_first_pool():
     assert given("vf:1") == [vf(1, "0000:20:00.0")]
     assert given("vf:3") == [vf(0, "0000:20:00.0"), vf(1, "0000:20:00.0"), vf(1, "0000:21:00.0")]
     assert (given("gpu:1"), given("pf:1")) == (["0000:01:00.0"], ["0000:20:00.0"])
-
-
-CELLS = topology(cell(0), cell(1))
-GPUS = record([gpu(GPU_0, 0), gpu(GPU_1, 1)])
-
-
-def fit_guest(guest_cells):
-    specs = {"hw:numa_nodes": str(guest_cells), "hw:cpu_policy": "dedicated"}
-    policy = NumaPolicy(cpu_dedicated_set=CELLS.cpus)
-    host = HostCells(name="cn1", topology=CELLS, usage=NUMA_NOTHING, policy=policy)
-    required = numa_requirements(2, 64, specs, {})
-    return fit(required, host, CellLimits(), device_fit(GPUS, requests_for("gpu:2", "required")))
-
-
-def test_devices_on_two_cells_need_a_guest_on_both():
-    assert [str(reason) for reason in fit_guest(1).reasons] == [
-        "PCI gpu: 2 devices requested at cn1 cells 0, 1 available"
-    ]
-    assert {each.id for each in fit_guest(2).assignment.cells} == {0, 1}
 
 
 # --- matching ---

@@ -128,18 +128,6 @@ def test_unknown_description_is_asked_for_and_the_host_appears_with_it(view, man
     assert view.host(agent).vcpus_total == 8
 
 
-def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manager, agent):
-    before = view.host(agent)
-    view.clock.advance(5)
-    agent.state = replace(host(reserved_cpus=1), node=agent.state.node, epoch=1, revision=1)
-    agent.host_report()
-    deliver(manager, agent.report())
-    assert replace(view.host(agent), seen=before.seen) == before
-    assert view.host(agent).seen == before.seen + 5
-    deliver(manager, *agent.answer())
-    assert view.host(agent).vcpus_used == 1
-
-
 def test_equal_descriptions_are_shared(view, manager):
     for name in ("cn1", "cn2"):
         reported(view, name)
@@ -344,17 +332,6 @@ def test_view_with_a_database_is_complete_when_nodes_are_known_or_had_time(view,
 # -- instances ------------------------------------------------------------------------------------
 
 
-def test_messages_about_instances_say_who_is_on_the_host(view, manager, agent):
-    claim = agent.claim(request(1, 64, owner=uid(1)))
-    deliver(manager, *agent.messages())
-    assert view.host(agent).instance_uuids == set(view.host(agent).instances) == {uid(1)}
-    agent.release(claim.uuid)
-    deliver(manager, *agent.messages())
-    assert view.host(agent).instance_uuids == set(view.host(agent).instances) == set()
-    view.later(GAP)
-    assert view.asked == []
-
-
 def test_digest_that_differs_asks_for_the_list(view, manager, agent):
     agent.claim(request(1, 64, owner=uid(1)))
     agent.messages()  # all lost
@@ -388,13 +365,6 @@ def test_assumed_claim_reduces_what_the_file_system_has_left(view, manager):
     assert view.assume(agent, request(1, 64, 5)).free_disk_mb == 15 * 1024
 
 
-def test_claim_of_a_move_is_listed_but_not_here(view, manager, agent):
-    claim = replace(assumable(agent.state, request(1, 64, owner=uid(1))), state=INCOMING)
-    after = manager.assume(agent.uuid, claim, here=False)
-    assert uid(1) in after.instances and after.instances_here == frozenset()
-    assert (after.vcpus_used, after.num_instances) == (1, 0)
-
-
 def test_report_that_names_the_claim_confirms_it(view, manager, agent):
     asked, operation = request(1, 1024, owner=uid(1)), uid()
     view.assume(agent, asked, operation)
@@ -409,16 +379,6 @@ def test_report_that_names_the_claim_confirms_it(view, manager, agent):
     manager.forget_claim(operation)
     manager.assumed_until([operation], view.clock.monotonic())
     assert view.host(agent).vcpus_used == 1 and manager.counts["confirmed"] == 1
-
-
-def test_forgotten_claim_leaves_nothing(view, manager, agent):
-    before = view.host(agent)
-    claim = assumable(agent.state, request(2, 64, 1))
-    manager.assume(agent.uuid, claim, here=True)
-    assert manager.forget_claim(claim.uuid)
-    assert not manager.forget_claim(claim.uuid)
-    assert replace(view.host(agent), version=before.version) == before
-    assert manager.counts["forgotten"] == 1
 
 
 def test_claims_of_an_owner_are_forgotten_unless_its_agent_has_granted_them(view, manager, agent):

@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from msgspec.structs import replace
 
 from rtagent.conf.scheduler import FilterOptions
 from rtagent.scheduler.weighers import DiskWeigher, NumInstancesWeigher, RAMWeigher
@@ -74,35 +73,6 @@ def test_useless_answer_of_a_weigher_leaves_the_decision_to_the_others(answer):
     hosts = [host_state("a", free_disk_mb=2), host_state("b", free_disk_mb=4)]
 
     assert list(weights([Useless, DiskWeigher], hosts)) == ["b", "a"]
-
-
-def test_scores_are_those_that_the_order_is_made_of():
-    hosts = [host_state("a", free_ram_mb=4, num_io_ops=2), host_state("b", free_ram_mb=3)]
-    weighers = HostWeighers.load(FilterOptions(), Random(0))
-
-    weighed = weighers.weigh(hosts, request_for())
-
-    scores = {score.weigher: score for score in weighed.scores()[hosts[1].uuid]}
-    assert (scores["RAMWeigher"].raw, scores["RAMWeigher"].normalized) == (3, 0.75)
-    assert scores["IoOpsWeigher"].multiplier == -1.0
-    by_host = {each.host.host: each.weight for each in weighers.in_order(weighed)}
-    for host in hosts:
-        total = sum(score.weight for score in weighed.scores()[host.uuid])
-        assert total == pytest.approx(by_host[host.host])
-
-
-def test_consumed_host_is_weighed_again():
-    hosts = [host_state(name, free_ram_mb=8) for name in "ab"]
-    weighers = HostWeighers.load(FilterOptions(), Random(0))
-    weighed = weighers.weigh(hosts, request_for())
-    order = []
-
-    for _ in range(4):
-        best = next(weighers.in_order(weighed)).host
-        order.append(best.host)
-        weighed.replace(replace(best, free_ram_mb=best.free_ram_mb - 1))
-
-    assert order == ["a", "b", "a", "b"]
 
 
 KEY = RAMWeigher.multiplier_key

@@ -11,7 +11,6 @@ from tests.support.move_host import (
     GUEST,
     LARGE,
     SMALL,
-    Host,
     facts,
     in_transit,
     moved_and_back,
@@ -56,19 +55,6 @@ def test_migration_belongs_to_one_instance_and_one_type():
         source.drop_at_source(migration, owner=uid())
     with pytest.raises(ClaimConflict, match="is the resize of instance"):
         source.drop_at_source(facts(EVACUATION, migration.uuid))
-
-
-def test_guest_that_came_back_by_evacuation_leaves_with_its_new_claim():
-    here = Host.named(1)
-    old = here.build()
-    back, on = facts(EVACUATION), facts()
-    new = here.claim_move(back)
-    here.finish_move(back)
-    assert here.start_move_out(on).uuid == new.uuid
-    here.drop_at_source(facts(EVACUATION), {})
-    assert old.uuid not in here.state.claims
-    here.drop_at_source(on)
-    assert here.states == []
 
 
 def test_each_node_records_its_role_and_its_claim():

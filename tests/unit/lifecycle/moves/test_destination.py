@@ -7,37 +7,12 @@ from rtagent.errors import ClaimConflict, ClaimExpired, IllegalTransition
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Event
-from rtagent.model.claim import LIVE_MIGRATION, RESIZE
+from rtagent.model.claim import LIVE_MIGRATION
 from rtagent.model.migration import SourceFacts
 from rtagent.model.request import Flavor
-from tests.support.hosts import call, request
-from tests.support.move_host import GUEST, LARGE, Host, facts, in_transit, source_and_dest
+from tests.support.hosts import request
+from tests.support.move_host import GUEST, LARGE, Host, facts, in_transit
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record
-
-
-def test_cold_move_is_claimed_finished_and_confirmed():
-    source, dest = source_and_dest()
-    migration = facts(source_compute="h1", dest_compute="h2")
-    claim = dest.claim_move(migration, LARGE)
-    assert (claim.state, claim.kind, claim.migration_uuid) == ("incoming", RESIZE, migration.uuid)
-    assert claim.expires_at is not None
-    assert (source.states, dest.states) == (["active"], ["incoming"])
-    assert dest.status(migration) == "pre-migrating"
-    assert dest.usage.memory_mb == 3072
-
-    out = source.start_move_out(migration)
-    assert (out.state, out.migration_uuid) == ("outgoing", migration.uuid)
-    assert source.status(migration) == "migrating"
-    assert source.usage.memory_mb == 1024  # for a revert
-
-    arrived = dest.finish_move(migration)
-    assert (arrived.state, arrived.expires_at) == ("active", None)
-    assert dest.status(migration) == "finished"
-
-    source.drop_at_source(migration)
-    assert (source.states, source.status(migration)) == ([], "confirmed")
-    assert source.usage.memory_mb == 0
-    assert (dest.states, dest.status(migration)) == (["active"], "finished")
 
 
 def expire(state, asked, now, claim):
@@ -56,16 +31,6 @@ def test_finish_move_is_refused_as_expired_after_the_claim_has_ended(end):
     assert dest.status(migration) == "error"
     with pytest.raises(ClaimExpired):
         dest.finish_move(migration)
-
-
-def test_incoming_claim_is_activated_only_by_the_end_of_its_move():
-    dest = Host.named(2)
-    claim = dest.claim_move(facts())
-    with pytest.raises(IllegalTransition, match="is incoming: activate_claim is not legal"):
-        claims.activate_claim(dest.state, call("activate_claim"), dest.now, claim.uuid)
-    assert dest.renew(claim).expires_at != claim.expires_at
-    dest.abort(claim)
-    assert dest.states == []
 
 
 def test_move_claim_is_refused_after_its_own_revert_or_failure():

@@ -58,23 +58,6 @@ def test_destination_may_finish_before_the_source_starts():
     assert here.states == ["active"]
 
 
-def test_devices_of_the_owner_are_reused_and_shared_by_both_claims():
-    here = Host().with_devices(record([gpu(GPU_0), gpu(GPU_1)]))
-    here.build(gpus("gpu:1"))
-    migration = facts()
-    grown = here.claim_move(migration, gpus("gpu:2"), old=gpus("gpu:1"))
-    assert [device.address for device in grown.pci] == [GPU_0, GPU_1]
-    replaced = grown.pci_replaced["gpu"]
-    assert (replaced.before, replaced.after) == ((GPU_0,), (GPU_0, GPU_1))
-    assert here.allocated() == {GPU_0: GUEST, GPU_1: GUEST}
-    here.drop_at_dest(migration)
-    assert here.allocated() == {GPU_0: GUEST}
-    again = facts()
-    here.claim_move(again, gpus("gpu:2"))
-    complete(here, again)
-    assert here.allocated() == {GPU_0: GUEST, GPU_1: GUEST}
-
-
 def test_devices_are_not_shared_if_the_policy_says_so():
     here = Host.named(1, share_devices=False).with_devices(record([gpu(GPU_0), gpu(GPU_1)]))
     here.build(gpus("gpu:1"))

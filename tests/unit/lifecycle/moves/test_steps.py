@@ -69,19 +69,6 @@ def test_every_call_can_be_repeated():
     assert (source.status(migration), dest.status(migration)) == ("reverted", "reverted")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_repeated_confirmation_changes_nothing(kind):
-    source, dest = source_and_dest()
-    migration = facts(kind)
-    dest.claim_move(migration)
-    dest.finish_move(migration)
-    source.drop_at_source(migration, {})
-    before = source.state
-    source.drop_at_source(migration, {})
-    assert source.state.claims == before.claims
-    assert source.state.migrations == before.migrations
-
-
 def test_confirmation_after_the_revert_is_refused():
     source, dest = source_and_dest()
     migration = facts()
