@@ -131,16 +131,6 @@ def test_a_refused_consumer_waits_alone(setup):
     assert setup.outbox.error is None
 
 
-def test_an_allocation_that_another_client_has_changed_is_read_and_written_again(setup):
-    made = claim(setup.tracker)
-    setup.turn()
-    setup.turn(GATHER)
-    setup.api.allocate(NODE.uuid, made.owner_id, {"VCPU": 3})
-    setup.tracker.unwritten.add([made.owner_id])
-    assert setup.turn()[-2:] == ["consumer", "put_consumer"]
-    assert setup.allocated() == setup.wanted()
-
-
 def test_rows_are_dropped_when_others_manage_allocations(setup):
     setup.api.failure = PlacementUnavailable("gone")
     claim(setup.tracker)

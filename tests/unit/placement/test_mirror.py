@@ -125,19 +125,6 @@ def test_an_outage_is_reported_and_retried_with_growing_pauses(setup):
     assert "2 s behind, claims are served: down for maintenance" in output
 
 
-def test_the_mirror_catches_up_after_an_outage(setup):
-    setup.api.failure = PlacementUnavailable("down")
-    setup.grow(1000)
-    setup.turn()
-    setup.grow(2000)
-    setup.api.failure = None
-    assert setup.turn(after=FIRST_RETRY)
-    assert (setup.mirror.error, setup.mirror.seconds_behind) == (None, 0)
-    assert setup.mirror.revision == setup.state.revision
-    assert setup.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
-    assert setup.reporter.healths[-1] == ("placement", "pass", "")
-
-
 def test_a_permanent_error_is_reported_as_fail_and_retried(setup):
     setup.api.failures["put_inventories"] = PlacementError("not like this")
     setup.grow()

@@ -29,25 +29,10 @@ def test_a_virtual_gpu_moves_from_the_root_to_the_device_of_the_claim():
     assert plan.providers[ROOT].generation == 7
 
 
-def test_the_parts_of_one_consumer_go_to_several_devices():
-    known = consumers(vm={ROOT: {VGPU: 3}})
-    target = wanted(TWO_GPUS, {"vm": {(A, VGPU): 1, (B, VGPU): 2}})
-    plan = plan_reshape(layout(ON_ROOT, known), target)
-    assert set(plan.transfers) == {transfer("vm", ROOT, A), transfer("vm", ROOT, B, 2)}
-    assert plan.consumers["vm"].allocations == {A: {VGPU: 1}, B: {VGPU: 2}}
-
-
 def test_a_consumer_without_a_claim_goes_to_the_only_device_with_room():
     known = consumers(claimed={ROOT: {VGPU: 4}}, vm={ROOT: {VGPU: 1}})
     plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, {"claimed": {(A, VGPU): 4}}))
     assert plan.transfers == (transfer("claimed", ROOT, A, 4), transfer("vm", ROOT, B))
-
-
-def test_room_is_what_neither_an_allocation_nor_a_claim_has():
-    known = consumers(vm={ROOT: {VGPU: 1}})
-    claimed = {"never allocated": {(A, VGPU): 4}}
-    plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claimed))
-    assert plan.transfers == (transfer("vm", ROOT, B),)
 
 
 def test_a_domain_without_a_claim_shows_which_device_it_has():

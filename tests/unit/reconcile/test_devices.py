@@ -3,7 +3,6 @@
 from msgspec.structs import replace
 
 from rtagent.lifecycle.moves.steps import claimed_usage
-from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.node_state import device_key
@@ -17,7 +16,6 @@ from tests.support.device_states import (
     ONE_TIME,
     PMEM,
     VGPU_TYPE,
-    addresses,
     attached,
     audited,
     built,
@@ -31,9 +29,7 @@ from tests.support.device_states import (
     seen,
 )
 from tests.support.hosts import request, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
-
-EVERYTHING = [each.device for each in two_gpus_and_a_nic().values()]
+from tests.support.pci_hosts import GPU_0, PF_0, gpu, nic, vf
 
 
 def keys(base, look):
@@ -45,14 +41,6 @@ def lines(found):
 
 
 # -- the record -----------------------------------------------------------------------------------
-
-
-def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
-    state, claim = built(device_host(), "gpu:1")
-    state = replace(state, policy=replace(state.policy, pci=policy(())))
-    state = audited(state, seen(state, guest(claim), devices=EVERYTHING))
-    assert list(state.devices) == [GPU_0]
-    assert lines(absent(state)) == [(f"PCI device {GPU_0}", 1, 0, "AssignedResourceNotFound")]
 
 
 def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():
@@ -98,26 +86,6 @@ def test_missing_device_of_an_active_attach_claim_is_drift():
     assert lines(drifts(state)) == [(f"PCI device {GPU_0}", 1, 0, "QuantityDiffers")]
 
 
-def test_device_of_an_expired_attach_claim_stays_allocated_while_the_guest_has_it():
-    state, main = built(device_host())
-    state, added = attached(running(state, main), main, "gpu", "vf")
-    state = audited(state, seen(state, guest(main, devices=[GPU_0])), lapsed={added.uuid})
-    assert added.uuid not in state.claims
-    assert device_allocations(state).state(GPU_0).owner_id == main.owner_id
-    _, other = built(state, "gpu:1")
-    assert addresses(other) == [GPU_1]
-
-
-def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
-    state, main = built(device_host())
-    state, added = attached(running(state, main), main, "gpu")
-    state = audited(state, seen(state, guest(main)))
-    assert state.claims[added.uuid].state == BUILDING
-    assert not state.domain_usages, "the device may or may not be there"
-    state = audited(state, seen(state, guest(main, added)))
-    assert state.claims[added.uuid].state == ACTIVE
-
-
 # -- mediated devices and namespaces --------------------------------------------------------------
 
 
@@ -147,18 +115,6 @@ def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
     assert [drift.owner_id for drift in absent(state)] == [second.owner_id]
     again = refusal(released(state, first), request(extra_resource={"VGPU": 1}))
     assert [reason.available for reason in again.reasons] == [0]
-
-
-def test_parent_of_a_used_mediated_device_is_unavailable_as_a_whole():
-    """The mediated device is foreign, or of a type that is not enabled any more."""
-    state = device_host()
-    theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
-    state = audited(state, seen(state, domain("foreign", mdevs=["another"]), mdevs=[theirs]))
-    assert device_allocations(state).state(GPU_0).owner_id == "foreign"
-    _, claim = built(state, "gpu:1")
-    assert addresses(claim) == [GPU_1]
-    state = audited(state, seen(state, domain("foreign"), mdevs=[theirs]))
-    assert device_allocations(state).state(GPU_0).state == "available"
 
 
 def test_devices_and_inventories_stay_if_devices_could_not_be_listed():
@@ -215,19 +171,6 @@ def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
     assert [each.identifier for each in other.resources] == ["ns1"]
     refused = refusal(state, request(extra_specs={"hw:pmem": "4GB,4GB"}))
     assert [(r.requested, r.available) for r in refused.reasons] == [(2, 1)]
-
-
-def test_namespace_that_a_domain_without_a_claim_uses_is_not_granted():
-    state = pmem_host()
-    foreign = domain(uid())
-    foreign = replace(foreign, occupancy=Occupancy(namespaces=frozenset({"ns0"})))
-    state = audited(state, seen(state, foreign))
-    state, claim = built(state, extra_specs=PMEM_4GB)
-    assert [each.identifier for each in claim.resources] == ["ns1"]
-    stopped = replace(foreign, active=False)
-    state = audited(state, seen(state, stopped, guest_with(claim)))
-    _, other = built(state, extra_specs=PMEM_4GB)
-    assert [each.identifier for each in other.resources] == ["ns0"]
 
 
 def test_domain_with_other_namespaces_than_its_claim_is_drift():

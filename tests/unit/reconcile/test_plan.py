@@ -38,12 +38,6 @@ def test_what_is_unknown_is_recorded_before_what_is_not_unknown_any_more():
     assert [step.key for step in steps] == [uid(9), uid(8)]
 
 
-def test_lapsed_claim_ends_after_a_complete_observation_without_its_domain():
-    after, outcome = audited(building(), seen(), {CLAIM})
-    assert not after.claims
-    assert len(outcome.applied) == 1
-
-
 @pytest.mark.parametrize("observed", [seen(), seen(domain())])
 @pytest.mark.parametrize("state", [active(), building()])
 def test_no_audit_ends_or_trusts_a_claim_whose_record_was_damaged(state, observed):
@@ -91,21 +85,6 @@ def test_what_is_unknown_of_a_guest_is_not_missing():
     assert observed == [("host CPU 0", 1), ("cpus", 0)]
 
 
-def test_foreign_domain_counts_until_it_is_gone():
-    counted, _ = audited(host(), seen(domain(vcpus=3, memory_mb=500)))
-    assert (counted.usage.vcpus, counted.usage.memory_mb) == (3, 500)
-    after, _ = audited(counted, seen())
-    assert (after.usage, after.domain_usages) == (host().usage, host().domain_usages)
-
-
-def test_drift_counts_until_the_difference_ends():
-    drifted, _ = audited(active(), seen(domain(vcpus=5)))
-    assert drifted.usage.vcpus == 5
-    assert drifted.claims[CLAIM].vcpus == 2, "never silently repaired"
-    after, _ = audited(drifted, seen(domain()))
-    assert (after.usage.vcpus, after.domain_usages) == (2, host().domain_usages)
-
-
 def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over():
     before = Reboot(at=NOON + timedelta(seconds=1), until=600)
     assert plan(active(), seen(), frozenset(), reboot=before) == ()
@@ -113,16 +92,6 @@ def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over()
     assert before.awaited(active().claims.values(), {OWNER}) == frozenset()
     (step,) = plan(active(), seen(), frozenset())
     assert step.transitions[0].verb == "suspect"
-
-
-def test_suspect_claim_is_trusted_when_its_domain_is_back():
-    missed, _ = audited(active(), seen())
-    after, _ = audited(missed, seen(domain()))
-    assert after.claims[CLAIM].suspect is None
-
-
-def test_building_claim_without_a_domain_is_left_alone():
-    assert plan(building(), seen(), frozenset()) == ()
 
 
 def test_no_audit_ends_the_claim_with_which_a_damaged_one_would_end():
