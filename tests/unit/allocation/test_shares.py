@@ -168,6 +168,17 @@ def test_disk_is_rounded_up_and_none_if_the_root_disk_is_a_volume():
     claimed(device_host(), allocations(), root_gb=3, instance={"is_volume_backed": True})
 
 
+def test_disk_may_be_another_provider_s():
+    claimed(device_host(), allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
+    half = allocations({OTHER: {"DISK_GB": 2}}, DISK_GB=1)
+    assert mismatches(device_host(), half, root_gb=3) == [("DISK_GB", 3, 3)]
+    shared = replace(device_host().policy, placement=PlacementPolicy(disk_provider=OTHER))
+    state = replace(device_host(), policy=shared)
+    claimed(state, allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
+    differences = mismatches(state, allocations(DISK_GB=3), root_gb=3)
+    assert differences == [("DISK_GB", 3, 0), ("DISK_GB", 0, 3)]
+
+
 def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_not():
     theirs = allocations({OTHER: {"MEMORY_MB": 1024}})
     assert mismatches(device_host(), theirs) == [("MEMORY_MB", 1024, 0)]
@@ -175,6 +186,21 @@ def test_provider_of_another_host_is_a_mismatch_and_that_of_another_service_is_n
 
 
 # -- mediated devices and persistent memory -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({mdevs(GPU_0): {"VGPU": 2}}, [("VGPU", 2, 1)]),
+        ({}, [("VGPU", 0, 1)]),
+        ({ROOT: {"VGPU": 1}}, [("VGPU", 1, 0), ("VGPU", 0, 1)]),
+        ({mdevs(GPU_0): {"VGPU": 1, "MEMORY_MB": 1}}, [("MEMORY_MB", 1, 0)]),
+        ({OTHER: {"VGPU": 1}}, [("VGPU", 1, 0), ("VGPU", 0, 1)]),
+    ],
+)
+def test_virtual_gpus_that_are_not_allocated_as_needed_are_a_mismatch(part, expected):
+    specs = {"resources:VGPU": "1"}
+    assert mismatches(mdev_host(), allocations(part), extra_specs=specs) == expected
 
 
 def test_named_units_must_be_of_the_allocated_providers():

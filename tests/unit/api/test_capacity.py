@@ -58,12 +58,6 @@ def test_a_flavor_is_shown_cell_by_cell():
     assert capacity(served(built(), LARGE), "/capacity?flavor=none")["flavors"] == []
 
 
-def test_what_no_flavor_can_use_is_stranded():
-    parts = capacity(served(built(), LARGE))["stranded"]
-    (cpus,) = (part for part in parts if part["resource"] == "PCPU")
-    assert (cpus["where"], cpus["number"], cpus["names"]) == ("cell 0", 2, ["2-3"])
-
-
 @pytest.mark.parametrize(
     ("drain", "error", "why"),
     [
@@ -98,13 +92,6 @@ def test_a_host_that_was_never_observed_has_no_numbers():
     shown = capacity(served(replace(built(), topology=None), LARGE))
     assert shown["flavors"] == []
     assert "topology" in shown["blocked"]
-
-
-def test_amounts_are_counted_where_placement_decides_on_them():
-    plain = Flavor(name="plain", vcpus=1, memory_mb=8192)
-    shown = capacity(served(built(judge_amounts=False), plain))
-    (row,) = shown["flavors"]
-    assert (row["room"], shown["amounts_judged"]) == (2, False)
 
 
 def metrics(agent):

@@ -25,14 +25,6 @@ from tests.support.hosts import uid
 HUGE = Flavor(vcpus=1, memory_mb=999_999)
 
 
-@pytest.fixture
-def cloud():
-    """A cloud on which everything is as its records say in the end."""
-    made = Cloud()
-    yield made
-    made.check()
-
-
 def methods(cloud):
     """Return the calls to agents that were made: host and method."""
     return [(host, method) for host, method, _ in cloud.calls]

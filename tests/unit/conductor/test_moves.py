@@ -13,14 +13,6 @@ from tests.support.hosts import uid
 
 
 @pytest.fixture
-def cloud():
-    """A cloud on which everything is as its records say in the end."""
-    made = Cloud()
-    yield made
-    made.check()
-
-
-@pytest.fixture
 def server(cloud):
     """A server on h0."""
     built = cloud.conductor().build(spec(), name="web-1")

@@ -25,13 +25,6 @@ LIMITS = CellLimits(cpu_allocation_ratio=Decimal("1.5"), ram_allocation_ratio=De
 ALL_SIZES = topology(PAGES.cells[0])
 
 
-def test_shared_vcpus_of_all_guests_stay_within_the_ratio():
-    where = host(ONE_CELL, usage=NumaUsage(vcpus={0: 10}))
-    assert isinstance(fit_guest(required(2, numa_nodes="1"), where, LIMITS), Fitted)
-    (reason,) = fit_guest(required(3, numa_nodes="1"), where, LIMITS).reasons
-    assert (reason.resource, reason.requested, reason.available) == ("VCPU", 3, 2)
-
-
 def test_memory_of_all_guests_stays_within_the_ratio():
     where = host(ONE_CELL, usage=NumaUsage(memory_mb={0: 8192}))
     assert isinstance(fit_guest(required(1, 4096, numa_nodes="1"), where, LIMITS), Fitted)
@@ -52,11 +45,6 @@ def test_memory_of_all_guests_stays_within_the_ratio():
 def test_refusal_names_the_page_size_that_fits_best(request_, memory_mb, code, resource):
     answer = fit_guest(required(1, memory_mb, mem_page_size=request_), host(ALL_SIZES))
     assert reasons_of(answer) == [(code, resource, "cell 0")]
-
-
-def test_memory_in_huge_pages_does_not_reduce_the_small_ones():
-    used = NumaUsage(memory_mb={0: 2048}, pages={(0, 1 << 20): 2})
-    assert isinstance(fit_guest(pinned(1, 5120), host(ALL_SIZES, "0-7", usage=used)), Fitted)
 
 
 def test_memory_is_counted_in_mb_on_a_host_that_reports_no_pages():

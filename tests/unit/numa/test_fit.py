@@ -81,14 +81,6 @@ def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():
     assert assignment.emulator_pcpus == {assignment.cells[1].cpu_pinning[3]}
 
 
-def test_emulator_without_a_policy_avoids_realtime_vcpus():
-    guest = pinned(4, cpu_realtime="yes", cpu_realtime_mask="^0-1")
-    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
-    pins = assignment.cells[0].cpu_pinning
-    assert assignment.emulator_pcpus == {pins[0], pins[1]}
-    assert assignment.realtime == {2, 3}
-
-
 def test_guest_without_cells_floats_on_the_shared_set():
     assert assigned_to(fit_guest(required(), host(shared="0-3"))).shared_pcpus == {0, 1, 2, 3}
     assert assigned_to(fit_guest(required(), host())).shared_pcpus == set()

@@ -19,22 +19,6 @@ from tests.support.numa_hosts import (
 @pytest.mark.parametrize(
     ("there", "vcpus", "used", "cpus"),
     [
-        (ONE_CELL, 2, "", [0, 1]),
-        (ONE_CELL, 3, "", [0, 1, 2]),
-        (ONE_CELL, 2, "0", [2, 3]),
-        (ONE_CELL, 3, "0", [1, 2, 3]),
-        (ONE_CELL, 4, "0,2,4,6", [1, 3, 5, 7]),
-        (SMT4, 5, "0-1", [2, 4, 5, 6, 7]),
-    ],
-)
-def test_prefer_fills_cores_and_leaves_whole_cores_free(there, vcpus, used, cpus):
-    where = host(there, "0-15", usage=pinned_usage(used))
-    assert sorted(pins_of(fit_guest(pinned(vcpus), where))[0].values()) == cpus
-
-
-@pytest.mark.parametrize(
-    ("there", "vcpus", "used", "cpus"),
-    [
         (ONE_CELL, 1, "0", [2]),
         (ONE_CELL, 3, "0", [2, 3, 4]),
         (SMT4, 3, "0,4", [1, 2, 3]),

@@ -100,6 +100,24 @@ def test_what_placement_has_already_is_not_written(setup):
     assert setup.requests() == []
 
 
+def test_a_consumer_whose_first_write_was_interrupted_is_written(setup):
+    consumer = uid()
+    setup.api.interrupt_consumer(consumer)
+    assert setup.write([wanted(consumer, 2, is_new=True)]) == {}
+    assert setup.vcpus(consumer) == {HERE: 2}
+    setup.write([wanted(consumer, 3)])
+    assert setup.vcpus(consumer) == {HERE: 3}
+
+
+def test_shared_disk_stays_with_the_other_host_of_a_consumer(setup):
+    consumer, other = uid(), uid()
+    for uuid, parts in ((consumer, {THERE: 1, SHARED: 2}), (other, {SHARED: 2})):
+        setup.other_writer(uuid, None, **parts, **{HERE: 1})
+        setup.write([wanted(uuid)])
+    assert setup.vcpus(consumer) == {THERE: 1, SHARED: 2}
+    assert setup.vcpus(other) == {}
+
+
 def test_one_refused_group_does_not_stop_the_others(setup):
     good, large, other = uid(), uid(), uid()
     groups = ([wanted(uuid, n, is_new=True)] for uuid, n in ((good, 1), (large, 1001), (other, 2)))
