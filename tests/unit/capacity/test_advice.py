@@ -43,12 +43,6 @@ def moves(found):
     return [(move.name, move.source, move.destination, move.kind) for move in found.moves]
 
 
-def test_the_smallest_guest_moves():
-    found = advice(agents([(4, 1024, {})], [(3, 512, {})], [(2, 768, {}), (2, 256, {})]), pinned(4))
-    assert moves(found) == [("g256", "h2", "h0", "live-migration")]
-    assert (found.room, found.room_after, found.moves[0].memory_mb) == (0, 1, 256)
-
-
 def test_a_guest_with_a_device_is_stopped_for_its_move_and_the_advice_says_why():
     with_gpu = {"pci_passthrough:alias": "gpu:1"}
     found = advice(agents([(4, 1024, with_gpu)], [(1, 256, {})]), pinned(6, ignore_hosts=("h1",)))
@@ -64,13 +58,6 @@ def test_a_guest_that_is_neither_running_nor_stopped_does_not_move():
     made = agents([], [])
     assert made[0].claim(request(3, 256, instance={"vm_state": "active"}, extra_specs=PINNED))
     assert advice(made, asked).moves == ()  # it is being built
-
-
-def test_a_guest_goes_to_a_host_with_room_if_that_loses_none_by_it():
-    made = agents([(1, 512, {}), (1, 512, {}), (1, 256, {})], [])
-    found = advice(made, pinned(4), count=2)
-    assert (found.room, found.room_after) == (1, 2)
-    assert moves(found) == [("g256", "h0", "h1", "live-migration")]
 
 
 def test_a_guest_makes_way_for_another_one_at_its_destination():
