@@ -11,6 +11,8 @@ from tests.support.hosts import uid
 from tests.support.scheduler_rpc import SchedulerBus, spec
 
 HOSTS = ("cn1", "cn2")
+#: Seconds; a thread that hangs is later.
+LATEST = 60
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +20,9 @@ def agents(tmp_path_factory, rabbitmq_server):
     made = {}
     for host in HOSTS:
         config = {
-            "DEFAULT": {"host": host},
+            "DEFAULT": {"host": host, "report_interval": 1},
             "api": {"page_url": f"https://{host}.example:8775/"},
-            "scheduler": {"report_jitter": 0.1},
+            "scheduler": {"report_jitter": 0.1, "host_report_interval": 0.2},
         }
         directory = tmp_path_factory.mktemp(host)
         made[host] = Daemon(directory, rabbitmq_server.transport_url, config=config).start()
@@ -81,6 +83,7 @@ def test_claim_with_the_selected_operation_id_is_counted_once(scheduler, bus, ag
     assert hosts(scheduler)[host]["vcpus_used"] == 1
     api.abort_instance_claim(RequestContext(overwrite=False), claim["uuid"])
     wait_until(lambda: hosts(scheduler)[host]["vcpus_used"] == 0)
+    wait_until(lambda: scheduler.read("hosts", host)["host"]["instances"] == [])
 
 
 def test_restarted_scheduler_asks_all_agents(scheduler, bus, agents):
@@ -94,3 +97,29 @@ def test_restarted_agent_is_known_again(scheduler, bus, agents):
     agents["cn2"].kill()
     agents["cn2"].start().wait_ready()
     wait_until(lambda: hosts(scheduler)["cn2"]["epoch"] > epoch and hosts(scheduler)["cn2"]["up"])
+
+
+def reports(agent, outcome):
+    """The number of an agent's reports with this outcome."""
+    return agent.metrics().get(f'rtagent_host_reports_total{{outcome="{outcome}"}}', 0.0)
+
+
+def test_broker_that_hangs_holds_up_no_thread_and_reports_follow(agents, rabbitmq_server):
+    agent, before = agents["cn1"], reports(agents["cn1"], "dropped")
+    rabbitmq_server.freeze()
+    try:
+        wait_until(lambda: reports(agent, "dropped") > before)
+        for thread in ("rpc-probe", "host-lock"):
+            late = agent.metrics()[f'rtagent_thread_late_seconds{{thread="{thread}"}}']
+            assert late < LATEST, thread
+        assert agent.read("live")["live"]
+    finally:
+        rabbitmq_server.thaw()
+    before = reports(agent, "sent")
+    wait_until(lambda: reports(agent, "sent") > before)
+
+
+def test_agent_that_stops_says_so(scheduler, agents):
+    assert agents["cn2"].terminate() == 0
+    wait_until(lambda: hosts(scheduler)["cn2"]["why_not"] == "the agent stops")
+    assert not hosts(scheduler)["cn2"]["up"]
