@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from sqlalchemy.engine import make_url
 
 from tests.crash.agent_home import ChildHome
 from tests.crash.scenario import Scenario
-from tests.support.pci_hosts import GPU_IDS
 from tests.support.workload.deployment import DaemonHome, migrated, open_transport
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
@@ -70,23 +67,3 @@ def daemon_on(
     yield make
     for scenario in made:
         scenario.close()
-
-
-@pytest.fixture
-def mover(
-    rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
-) -> Callable[..., DaemonHome]:
-    """Factory of daemons for moves: the host has two GPUs and dedicated CPUs. It takes the URL of a
-    database."""
-    alias = {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"}
-    config = {
-        "compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-7"},
-        "pci": {"device_spec": json.dumps(GPU_IDS), "alias": json.dumps(alias)},
-    }
-    numbers = itertools.count()
-
-    def make(url: str) -> DaemonHome:
-        directory = tmp_path / f"daemon{next(numbers)}"
-        return DaemonHome(directory, transport, None, url=url, vcpus=8, gpus=2, config=config)
-
-    return make

@@ -12,7 +12,6 @@ from tests.crash.restarts import cut_off_each, enrolments
 from tests.crash.scenario import call_in_background
 from tests.crash.test_boundaries import COMMIT, INNER, OUTER, points
 from tests.servers.daemon import Daemon, wait_until
-from tests.servers.proxy import CommitLoss
 
 #: A daemon's lease cannot expire within the time of a test.
 NAMES = [name for name in CHANGES if name != "lapse"]
@@ -51,33 +50,6 @@ def test_agent_killed_while_it_resolves_a_locked_database(daemon_on, point: str)
         wait_until(lambda: stale(daemon))
     scenario.home.wait_died()
     change.settle(landed=False)
-    scenario.start()
-    change.repeat()
-    scenario.check()
-
-
-@pytest.mark.parametrize(
-    ("server", "point", "loss"),
-    [
-        ("postgresql", "reload.node", CommitLoss.UNANSWERED),
-        ("mariadb", "reload.before", CommitLoss.LOST),
-    ],
-)
-def test_agent_killed_while_it_resolves_a_lost_commit(
-    daemon_on, server: str, point: str, loss: CommitLoss
-):
-    """The connection is lost in a commit, and the agent is killed while it reloads. With the agent
-    in a child process, at each point and with each loss (`test_boundaries`).
-    """
-    scenario = daemon_on(server, proxied=True)
-    scenario.reserve(50)
-    scenario.start(point)
-    scenario.home.wait_policy()  # everything that a start writes is written
-    scenario.build()
-    change = Called(scenario, scenario.factory.claim())
-    scenario.home.proxy.lose_commit(loss)
-    scenario.dies_during(change.ask)
-    change.settle(landed=loss is CommitLoss.UNANSWERED)
     scenario.start()
     change.repeat()
     scenario.check()

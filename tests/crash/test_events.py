@@ -32,9 +32,7 @@ def home(
 ) -> Iterator[DaemonHome]:
     """A daemon."""
     server = None if database == "sqlite" else request.getfixturevalue(database)
-    transport = open_transport(url)
-    for name, value in BRISK.items():
-        transport.conf.set_override(name, value, group="oslo_messaging_rabbit")
+    transport = open_transport(url, **BRISK)
     home = DaemonHome(
         tmp_path / "home",
         transport,

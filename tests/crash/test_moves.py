@@ -12,15 +12,13 @@ from tests.crash.host import moving
 from tests.crash.move_agents import MoveAgents, Recording
 from tests.crash.move_sequences import DEST, ENDS, ENDS_ON_ONE_HOST, SEQUENCES, SOURCE, Step
 from tests.crash.test_boundaries import COMMIT, OUTER
-from tests.support.workload.deployment import DaemonHome, migrated
+from tests.support.workload.deployment import migrated
 
 #: A source that shares a database with the destination finds by itself that its guest was
 #: evacuated, before a call reports it; with a database of its own it needs that call.
 WITH_ONE = [name for name in SEQUENCES if name != "evacuated"]
 WITH_ONE_EACH = [name for name in SEQUENCES if name != "found evacuated"]
 ON_ONE_HOST = ["confirmed", "reverted", "failed", "deleted", "lapsed"]
-#: A daemon's lease cannot expire within the time of a test.
-LAPSE = "lapsed"
 
 #: For each step of each sequence: the points of it at which the agent is killed.
 Plan = Mapping[str, Sequence[Sequence[str]]]
@@ -67,7 +65,7 @@ def two() -> Iterator[Callable[..., MoveAgents]]:
     """Factory: takes the deployments of source and destination, which may be the same."""
     made: list[MoveAgents] = []
 
-    def make(source: ChildHome | DaemonHome, dest: ChildHome | DaemonHome) -> MoveAgents:
+    def make(source: ChildHome, dest: ChildHome) -> MoveAgents:
         made.append(MoveAgents({SOURCE: source, DEST: dest}))
         return made[-1]
 
@@ -117,9 +115,3 @@ def test_one_host(two, tmp_path: Path, long: bool):
     here = home(tmp_path, 1)
     names = ON_ONE_HOST if long else ["confirmed", "reverted", "failed"]
     run(two(here, here), planned(names, every if long else by_turns(*EVERY_OTHER)))
-
-
-def test_two_daemons_with_one_database(two, mover, postgresql, long: bool):
-    url = migrated(postgresql.create_database())
-    names = [name for name in WITH_ONE if name != LAPSE] if long else ["confirmed"]
-    run(two(mover(url), mover(url)), planned(names, by_turns(*(ONE if long else EVERY_OTHER))))

@@ -27,9 +27,7 @@ BRISK = {
 
 @pytest.fixture(scope="module")
 def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
-    transport = open_transport(rabbitmq_server.transport_url)
-    for name, value in RETRY.items():
-        transport.conf.set_override(name, value, group="oslo_messaging_rabbit")
+    transport = open_transport(rabbitmq_server.transport_url, **RETRY)
     yield transport
     transport.cleanup()
 

@@ -88,9 +88,7 @@ class DaemonHome:
         server: PostgreSQL | MariaDB | None,
         *,
         proxied: bool = False,
-        url: str | None = None,
         vcpus: int = 64,
-        gpus: int = 0,
         uri: str | None = None,
         config: Config | None = None,
         timeout: float = 3,
@@ -98,7 +96,6 @@ class DaemonHome:
     ) -> None:
         """:param transport: for calls.
         :param server: of its database; None: SQLite.
-        :param url: of a database with its schema that it shares with others.
         :param vcpus: how many vCPUs the host may grant; a simulated host (no ``uri``) has as many
             CPUs.
         :param timeout: and ``attempts``: of `AgentAPI`.
@@ -108,13 +105,12 @@ class DaemonHome:
         cpus = os.cpu_count() or 1
         if uri is None:
             cpus = vcpus
-            simulate(
-                directory / "host.xml",
-                Machine(sockets=1, cores=cpus, threads=1, hostname=name, gpus=gpus),
-            )
+            machine = Machine(sockets=1, cores=cpus, threads=1, hostname=name)
+            simulate(directory / "host.xml", machine)
         self.vcpus, self.kills = vcpus, 0
         self.proxy = Proxy(server.port) if server is not None and proxied else None
-        self.url, theirs = url or f"sqlite:///{directory}/rtagent.sqlite", url
+        self.url = f"sqlite:///{directory}/rtagent.sqlite"
+        theirs: str | None = None
         if server is not None:
             self.url = migrated(server.create_database())
             theirs = self.proxy.url(self.url) if self.proxy is not None else self.url
