@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from rtagent import claims
 from rtagent.api.address import TcpAddress
+from rtagent.api.page.host_map import WORDS
+from rtagent.api.page.rendering import megabytes, size
 from rtagent.api.routes import NO_AUDIT, Sources, answer
 from rtagent.api.scheduler_routes import SchedulerSources
 from rtagent.api.server import ReadAPI
@@ -144,20 +146,41 @@ def owner_of(tree: html.HtmlElement, identifier: str) -> str | None:
 def check_map(state: NodeState) -> None:
     """Check that the map shows what the documents of the state show."""
     tree = page(state)
+    (node,) = document(state, "/nodes")["nodes"]
+    for name, inventory in node["inventories"].items() if state.topology else ():
+        in_words = megabytes if inventory["unit"] == "MB" else str
+        for (bar,) in filter(None, [tree.xpath("//*[@id=$id]", id=f"capacity-{name}")]):
+            assert f"{in_words(inventory['free'])} free" in text(bar)
+            assert f"{in_words(inventory['used'])} of" in text(bar)
     (numa,) = document(state, "/numa")["numa"]
+    for cell in numa["cells"]:
+        (section,) = tree.xpath("//section[@id=$id]", id=f"cell-{cell['id']}")
+        assert [core.xpath(".//a/@id") for core in section.find_class("core")] == [
+            [f"cpu-{cpu['id']}" for cpu in core] for core in cell["cores"]
+        ]
+        pools = [pool for pool in cell["pages"] if pool["total"] or pool["used"]]
+        for line, pool in zip(section.find_class("pool"), pools, strict=True):
+            free, total = (size(pool[key] * pool["size_kb"]) for key in ("free", "total"))
+            assert f"{free} free of {total}" in text(line)
+            end = 0.0
+            for part in line.xpath(".//rect[not(contains(@class, 'stranded'))]"):
+                assert abs(float(part.get("x").rstrip("%")) - end) < 0.1, "there are no gaps"
+                end += float(part.get("width").rstrip("%"))
+            taken = pool["used"] + pool["reserved"]
+            assert taken > pool["total"] or abs(end - 100 * taken / pool["total"]) < 0.1
     cpus = [cpu for cell in numa["cells"] for core in cell["cores"] for cpu in core]
     assert len(tree.xpath("//a[contains(@class, 'cpu ')]")) == len(cpus)
     for cpu in cpus:
         assert owner_of(tree, f"cpu-{cpu['id']}") == cpu["owner_id"]
         (found,) = tree.xpath("//*[@id=$id]", id=f"cpu-{cpu['id']}")
         assert found.get("class").split()[1] == cpu["use"]
-        for other in cpu["intruders"]:
-            assert other in found.get("aria-label")
+        for words in (WORDS[cpu["use"]], cpu["name"] or "", *cpu["intruders"]):
+            assert words in found.get("aria-label")
     for device in document(state, "/pci")["pci"]:
         assert owner_of(tree, f"dev-{device['address']}") == device["owner_id"]
         (found,) = tree.xpath("//*[@id=$id]", id=f"dev-{device['address']}")
-        for text in (device["status"], device["reason"], *device["others"]):
-            assert text in found.get("aria-label")
+        for words in (device["status"], device["reason"], *device["others"]):
+            assert words in found.get("aria-label")
     for number, resource in enumerate(document(state, "/resources")["resources"]):
         assert owner_of(tree, f"res-{number}") == resource["owner_id"]
     claimed = {each["owner_id"] for each in document(state, "/claims")["claims"]}

@@ -5,8 +5,6 @@ from msgspec.structs import replace
 from selenium.webdriver.common.keys import Keys
 
 from rtagent.api.address import TcpAddress
-from rtagent.api.page.host_map import WORDS
-from rtagent.api.page.rendering import megabytes, size
 from rtagent.api.server import ReadAPI
 from rtagent.capacity.count import Counts
 from rtagent.model.request import Flavor
@@ -17,39 +15,6 @@ from tests.servers.server import free_port
 from tests.support.api_states import sources
 from tests.support.hosts import PINNED, PINNING
 from tests.support.hosts import host as host_state
-
-#: All CPUs: cell, the threads of the core, classes, label, and the owner of the row that it links.
-CPUS = """
-const found = {};
-for (const cpu of document.querySelectorAll("#map .cpu")) {
-  const row = cpu.dataset.owner ? document.querySelector(cpu.getAttribute("href")) : null;
-  found[cpu.id] = {
-    cell: cpu.closest(".cell").id,
-    core: [...cpu.closest(".core").querySelectorAll(".cpu")].map(each => each.id),
-    use: cpu.classList[1],
-    label: cpu.getAttribute("aria-label"),
-    owner: row ? row.dataset.uuid : null,
-    name: row ? row.querySelector("th").textContent : null,
-  };
-}
-return found;
-"""
-UNITS = """
-const found = {};
-for (const unit of document.querySelectorAll("#map a.unit")) {
-  const row = unit.dataset.owner ? document.querySelector(unit.getAttribute("href")) : null;
-  const parent = unit.closest(".parts");
-  found[unit.id] = {
-    cell: unit.closest("section").id,
-    port: unit.closest(".port")?.querySelector(".port-name .mono")?.textContent,
-    bus: unit.closest(".bus")?.querySelector(".bus-name").textContent,
-    label: unit.getAttribute("aria-label"),
-    owner: row ? row.dataset.uuid : null,
-    part: parent !== null && unit.closest(".tree") !== null,
-  };
-}
-return found;
-"""
 
 #: The pixels of each text beside a device that do not fit into its place.
 HIDDEN = """
@@ -99,82 +64,7 @@ def test_without_script_the_first_page_is_there(plain_browser, host):
     assert not plain_browser.find("#theme").is_displayed()
 
 
-# -- what the map shows ------------------------------------------------------------------------
-
-
-def test_cpus_are_those_of_the_numa_document(plain_browser, host):
-    plain_browser.open(host.url)
-    shown = plain_browser.run(CPUS)
-    (node,) = host.document("/numa")["numa"]
-    expected = {}
-    for cell in node["cells"]:
-        for core in cell["cores"]:
-            for cpu in core:
-                expected[f"cpu-{cpu['id']}"] = {
-                    "cell": f"cell-{cell['id']}",
-                    "core": [f"cpu-{each['id']}" for each in core],
-                    "use": cpu["use"],
-                    "owner": cpu["owner_id"],
-                    "name": cpu["name"],
-                }
-    labels = {key: each.pop("label") for key, each in shown.items()}
-    assert shown == expected
-    assert {each["use"] for each in shown.values()} >= {"claimed", "kept", "free", "shared", "host"}
-    for key, each in shown.items():
-        assert WORDS[each["use"]] in labels[key]
-        assert (each["name"] or "") in labels[key]
-
-
-def test_devices_are_those_of_the_pci_document(plain_browser, host):
-    plain_browser.open(host.url)
-    shown = plain_browser.run(UNITS)
-    devices = host.document("/pci")["pci"]
-    for device in devices:
-        unit = shown.pop(f"dev-{device['address']}")
-        assert unit["owner"] == device["owner_id"]
-        assert unit["cell"] == f"cell-{device['numa_node']}"
-        assert (unit["port"], unit["bus"]) == (device["root_port"], device["address"][:7])
-        assert unit["part"] == (device["dev_type"] == "type-VF")
-        for text in (device["address"], device["status"], f"group {device['iommu_group']}"):
-            assert text in unit["label"]
-    resources = host.document("/resources")["resources"]
-    of_shared = {
-        shown[f"res-{n}"]["port"] for n, each in enumerate(resources) if each["parent_addr"]
-    }
-    assert of_shared == {"0000:00:09.0", "0000:80:09.0"}
-    owners = [shown[f"res-{number}"]["owner"] for number in range(len(resources))]
-    assert owners == [each["owner_id"] for each in resources]
-    assert len(shown) == len(resources)
-
-
-def test_quantities_are_those_of_the_documents(plain_browser, host):
-    plain_browser.open(host.url)
-    (node,) = host.document("/nodes")["nodes"]
-    for name, inventory in node["inventories"].items():
-        in_words = megabytes if inventory["unit"] == "MB" else str
-        assert plain_browser.text(f"#capacity-{name} .capacity-free b") == in_words(
-            inventory["free"]
-        )
-        assert f"{in_words(inventory['used'])} of" in plain_browser.text(f"#capacity-{name}")
-    (numa,) = host.document("/numa")["numa"]
-    for cell in numa["cells"]:
-        lines = plain_browser.all(f"#cell-{cell['id']} .pool")
-        assert [line.text.splitlines()[0] for line in lines] == [
-            size(pool["size_kb"]) for pool in cell["pages"]
-        ]
-        for line, pool in zip(lines, cell["pages"], strict=True):
-            free, total = (size(pool[key] * pool["size_kb"]) for key in ("free", "total"))
-            assert f"{free} free of {total}" in line.text
-            parts = plain_browser.run(
-                "return [...arguments[0].querySelectorAll('rect')].map(r => ['x', 'width'].map("
-                "name => parseFloat(r.getAttribute(name))))",
-                line,
-            )
-            used = 0.0
-            for start, width in parts:  # the parts follow each other without gaps
-                assert start == pytest.approx(used, abs=0.1)
-                used += width
-            assert used == pytest.approx(100 * pool["used"] / pool["total"], abs=0.1)
+# -- what a user does with it ------------------------------------------------------------------
 
 
 def test_focus_shows_a_claim_and_enter_pins_its_owner(browser, host):
