@@ -48,9 +48,7 @@ def cloud(
 @pytest.fixture
 def api(rabbitmq_server: RabbitMQ, files: KeyFiles) -> Iterator[AgentAPI]:
     """The agent of hv1, for a conductor that makes each call once."""
-    transport = open_transport(rabbitmq_server.transport_url)
-    for name, value in files.options("nova").items():
-        transport.conf.set_override(name, value, group="rpc")
+    transport = open_transport(rabbitmq_server.transport_url, files.options("nova"))
     yield AgentAPI(transport, "hv1", timeout=30, attempts=1)
     transport.cleanup()
 

@@ -11,7 +11,6 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.conf.rpc import Rpc
@@ -20,10 +19,10 @@ from rtagent.ports import Store
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.transport import get_transport
 from tests.servers import RabbitMQ
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
+from tests.support.workload.deployment import open_transport
 
 Options = dict[str, Any]
 #: Attempts to connect follow each other soon: oslo.messaging would pause for up to 30 s.
@@ -66,13 +65,8 @@ class Station:
 
     def transport(self) -> oslo_messaging.RPCTransport:
         """A new transport, as another process would have one."""
-        conf = cfg.ConfigOpts()
-        conf([])
-        transport = get_transport(conf, self.url)
-        for name, value in self.options.items():
-            conf.set_override(name, value, group="oslo_messaging_rabbit")
-        self._transports.append(transport)
-        return transport
+        self._transports.append(open_transport(self.url, **self.options))
+        return self._transports[-1]
 
     def client(self, **options: Any) -> AgentAPI:
         return AgentAPI(self.transport(), self.host, **{"timeout": 60, **options})

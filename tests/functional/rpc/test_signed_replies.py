@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 # isort: split
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.embedded import SystemClock
@@ -22,24 +20,13 @@ from rtagent.rpc import AGENT, VERSIONS
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.server import RpcServer
-from rtagent.rpc.transport import get_transport
-from rtagent.rpc.trust.credentials import PrivateKey
-from rtagent.rpc.trust.token import ReplyClaims, arguments_digest
 from tests.support.hosts import uid
 from tests.support.rpc import Agent
 from tests.support.trust import KeyFiles
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="alice", overwrite=False)
 URL = "fake://"
-
-
-def transport(options: dict[str, object]) -> oslo_messaging.RPCTransport:
-    conf = cfg.ConfigOpts()
-    conf([])
-    made = get_transport(conf, URL)
-    for name, value in options.items():
-        conf.set_override(name, value, group="rpc")
-    return made
 
 
 class Peer:
@@ -51,7 +38,7 @@ class Peer:
         self.reply = reply
         self.pings: list[dict[str, Any]] = []
         self._server = oslo_messaging.get_rpc_server(
-            transport({}),
+            open_transport(URL),
             oslo_messaging.Target(topic=AGENT, server=host, version=VERSIONS[AGENT]),
             [self],
             executor="threading",
@@ -76,9 +63,8 @@ class Peer:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> KeyFiles:
     files = KeyFiles(tmp_path_factory.mktemp("keys"))
-    for host in ("cn1", "cn2", "peer", "revoked"):
+    for host in ("cn1", "cn2", "peer"):
         files.add(host, "agent", host=host)
-    files.add("nova", "conductor")
     return files
 
 
@@ -92,7 +78,7 @@ def serve(files: KeyFiles) -> Iterator[Callable[..., str]]:
         options = {} if key is None else files.options(key)
         servers.append(
             RpcServer(
-                transport(options),
+                open_transport(URL, options),
                 host,
                 agent.endpoint,
                 agent.in_flight,
@@ -118,7 +104,7 @@ def peer() -> Iterator[Peer]:
 
 
 def client(files: KeyFiles, host: str, **options: Any) -> AgentAPI:
-    known = transport(files.options(**options.pop("rpc", {})))
+    known = open_transport(URL, files.options(**options.pop("rpc", {})))
     return AgentAPI(known, host, timeout=60, attempts=1, **options)
 
 
@@ -153,48 +139,23 @@ def test_option_makes_every_client_verify(files: KeyFiles, serve):
         api.ping(CONTEXT)
 
 
-def test_key_of_another_host_or_without_the_role_is_refused(files: KeyFiles, serve):
+def test_key_of_another_host_is_refused(files: KeyFiles, serve):
     api = client(files, serve("cn2", "cn3"), verify=True)
     with pytest.raises(ReplyNotVerified, match="the key cn2 is of the host cn2"):
         api.ping(CONTEXT)
-    api = client(files, serve("nova", "cn4"), verify=True)
-    with pytest.raises(ReplyNotVerified, match="the key nova does not have the role agent"):
-        api.ping(CONTEXT)
-
-
-def test_revoked_key_of_a_server_is_refused(files: KeyFiles, serve):
-    serve("revoked", "revoked")
-    files.revoke("revoked")
-    with pytest.raises(ReplyNotVerified, match="keys_file does not have the key that it names"):
-        client(files, "revoked", verify=True).ping(CONTEXT)
 
 
 def raise_claim_not_found(context: object, arguments: object) -> Any:
     raise ClaimNotFound(claim_uuid="x")
 
 
-def forged(name: str, context: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
-    """A reply to this call, by another key of this name."""
-    said = ReplyClaims(
-        aud=AGENT,
-        method="get_claim",
-        digest=arguments_digest(arguments),
-        nonce=context["reply_nonce"],
-        body=hashlib.sha256(b"{}").hexdigest(),
-    )
-    return {"token": PrivateKey.generate(name).token(said), "body": "{}"}
-
-
 @pytest.mark.parametrize(
     "reply",
     [
         lambda context, arguments: {"uuid": arguments["claim_uuid"]},
-        lambda context, arguments: None,
-        lambda context, arguments: forged("peer", context, arguments),
-        lambda context, arguments: forged("nobody", context, arguments),
         raise_claim_not_found,
     ],
-    ids=["plain", "null", "forged", "unknown key", "error"],
+    ids=["plain", "error"],
 )
 def test_impostor_is_recognised(files: KeyFiles, peer: Peer, reply: Callable[..., Any]):
     peer.reply = reply
@@ -202,31 +163,7 @@ def test_impostor_is_recognised(files: KeyFiles, peer: Peer, reply: Callable[...
         client(files, "peer", verify=True).get_claim(CONTEXT, uid())
 
 
-@pytest.mark.parametrize("recorded_for", ["another-nonce", "other-arguments"])
-def test_signed_reply_to_another_call_is_refused(
-    files: KeyFiles, serve, peer: Peer, recorded_for: str
-):
-    """An impostor passes on what the agent signs."""
-    real = oslo_messaging.get_rpc_client(
-        transport({}),
-        oslo_messaging.Target(topic=AGENT, server=serve("peer", recorded_for), version="1.0"),
-        timeout=60,
-    )
-
-    def replay(context: dict[str, Any], arguments: dict[str, Any]) -> Any:
-        if recorded_for == "another-nonce":
-            context = {**context, "reply_nonce": "0" * 32}
-        else:
-            arguments = {**arguments, "node": "peer"}
-        return real.call(context, "get_claim", **arguments)
-
-    peer.reply = replay
-    with pytest.raises(ReplyNotVerified, match="not that of the key peer for this call"):
-        client(files, "peer", verify=True).get_claim(CONTEXT, uid())
-
-
 def test_what_no_server_can_answer_is_not_an_impostor(files: KeyFiles):
     with pytest.raises(oslo_messaging.MessagingTimeout):
-        AgentAPI(transport(files.options()), "gone", timeout=1, attempts=1, verify=True).ping(
-            CONTEXT
-        )
+        known = open_transport(URL, files.options())
+        AgentAPI(known, "gone", timeout=1, attempts=1, verify=True).ping(CONTEXT)

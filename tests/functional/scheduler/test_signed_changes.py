@@ -48,9 +48,7 @@ def test_a_signed_change_is_for_one_scheduler_and_a_selection_for_any(
 ):
     files, peer = KeyFiles(tmp_path), Peer()
     files.add("ops", "operator")
-    transport = open_transport(rabbitmq.transport_url)
-    for name, value in files.options("ops").items():
-        transport.conf.set_override(name, value, group="rpc")
+    transport = open_transport(rabbitmq.transport_url, files.options("ops"))
     server = oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=SCHEDULER, server="s1"),

@@ -14,12 +14,11 @@ import oslo_messaging
 import pytest
 from oslo_context.context import RequestContext
 
-from rtagent.rpc import AGENT, SCHEDULER, VERSIONS
+from rtagent.rpc import SCHEDULER
 from rtagent.rpc.calls import Calls
 from rtagent.rpc.casts import BoundedCasts, CastMessage
 from rtagent.rpc.client import AgentAPI, SchedulerAPI
-from rtagent.rpc.errors import ReplyNotVerified, SignatureInvalid
-from rtagent.rpc.trust.credentials import PrivateKey, reload_credentials
+from rtagent.rpc.errors import SignatureInvalid
 from tests.functional.cli.shell import run
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
@@ -30,8 +29,6 @@ from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
 FLAVOR = {"vcpus": 1, "memory_mb": 64}
-#: The number of forged calls of one process.
-FLOOD = 50
 
 
 class Site:
@@ -157,28 +154,6 @@ def test_a_change_that_is_signed_for_any_scheduler_is_refused(site: Site):
     ops.delete_aggregate(CONTEXT, aggregate="fast")
 
 
-def test_forged_calls_with_the_reply_queue_of_a_caller_do_not_lock_it_out(
-    site: Site, tmp_path: Path
-):
-    forged, before = tmp_path / "forged.jwk", site.refused(site.daemon)
-    forged.write_text(PrivateKey.generate("nova").text())
-    forged.chmod(0o600)
-    transport = site.transport("nova")  # it has one reply queue
-    caller, true = AgentAPI(transport, site.host, timeout=30, attempts=1), site.files.file("nova")
-
-    def sign_with(path: Path) -> None:
-        transport.conf.set_override("signing_key", str(path), group="rpc")
-        reload_credentials()
-
-    sign_with(forged)
-    for _ in range(FLOOD):
-        with pytest.raises(SignatureInvalid):
-            caller.get_claims_for_host(CONTEXT)
-    sign_with(true)
-    assert caller.get_claims_for_host(CONTEXT) is not None
-    assert site.refused(site.daemon) - before == FLOOD
-
-
 @pytest.mark.parametrize("key", [None, "impostor", "nova"])
 def test_report_of_another_than_the_agent_of_the_host_is_refused(site: Site, key: str | None):
     before = site.refused(site.scheduler) + outcome(site.scheduler, "NotAuthorized")
@@ -196,27 +171,6 @@ def test_report_of_another_than_the_agent_of_the_host_is_refused(site: Site, key
     )
 
 
-def test_an_impostor_is_refused_although_a_new_scheduler_hears_it_first(site: Site):
-    def nodes() -> list[str]:
-        return [host["uuid"] for host in site.scheduler.read("hosts")["hosts"]]
-
-    wait_until(lambda: len(nodes()) == 1)
-    [node] = nodes()
-    message = {"host": "another-host", "node_uuid": node, "epoch": 2**31 - 1, "revision": 1}
-    site.daemon.freeze()
-    try:
-        site.scheduler.kill()
-        site.scheduler.start().wait_ready()
-        casts = BoundedCasts(site.transport("impostor"), SCHEDULER, "agent")
-        casts.send([CastMessage(method="sync_instance_info", arguments={**message, "digest": "d"})])
-        wait_until(lambda: site.refused(site.scheduler) > 0)
-        site.scheduler.wait_logged(f"the node {node} is of {site.host}")
-        assert nodes() == []
-    finally:
-        site.daemon.thaw()
-    wait_until(lambda: nodes() == [node])
-
-
 def test_reload_applies_revoked_keys_and_keeps_the_old_ones_if_the_file_is_damaged(site: Site):
     site.files.add("late", "conductor")
     late, good = site.agent("late"), site.files.path.read_text()
@@ -232,32 +186,6 @@ def test_reload_applies_revoked_keys_and_keeps_the_old_ones_if_the_file_is_damag
     reload(site, "the configuration was reloaded")
     with pytest.raises(SignatureInvalid, match="does not know the key late"):
         late.get_claims_for_host(CONTEXT)
-
-
-def test_peer_that_takes_calls_of_an_agent_is_recognised(site: Site):
-    class Peer:
-        target = oslo_messaging.Target(version=VERSIONS[AGENT])
-
-        def get_claims_for_host(self, context: object, **arguments: object) -> Any:
-            return []
-
-    server = oslo_messaging.get_rpc_server(
-        site.transport(),
-        oslo_messaging.Target(topic=AGENT, server="stolen"),
-        [Peer()],
-        executor="threading",
-        access_policy=oslo_messaging.DefaultRPCAccessPolicy,
-    )
-    server.start()
-    try:
-        api = AgentAPI(site.transport("nova"), "stolen", timeout=30, attempts=1)
-        assert api.get_claims_for_host(CONTEXT) == []
-        api = AgentAPI(site.transport("nova"), "stolen", timeout=30, attempts=1, verify=True)
-        with pytest.raises(ReplyNotVerified, match="another user of the broker has answered"):
-            api.get_claims_for_host(CONTEXT)
-    finally:
-        server.stop()
-        server.wait()
 
 
 def reload(site: Site, logged: str) -> None:
