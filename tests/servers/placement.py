@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keystoneauth1 import adapter, session, token_endpoint
 
@@ -58,6 +58,37 @@ class Placement(Server):
 
     def answers(self) -> bool:
         return accepts(self.port)
+
+    @property
+    def login(self) -> dict[str, object]:
+        """The options of ``[placement]`` with which an agent is an administrator."""
+        return {"auth_type": "admin_token", "endpoint": self.url, "token": self.token}
+
+    def tree(self, root: str) -> list[dict[str, Any]]:
+        """The providers of a tree."""
+        found = self.client().get(f"/resource_providers?in_tree={root}").json()
+        providers: list[dict[str, Any]] = found["resource_providers"]
+        return providers
+
+    def remove_tree(self, root: str) -> None:
+        """Remove the providers of a tree with what is allocated from them: names are free again."""
+        client = self.client()
+        for each in sorted(self.tree(root), key=lambda each: each["parent_provider_uuid"] is None):
+            path = f"/resource_providers/{each['uuid']}"
+            for consumer in client.get(f"{path}/allocations").json()["allocations"]:
+                assert client.delete(f"/allocations/{consumer}").status_code == 204
+            assert client.delete(path).status_code == 204
+
+    def inventories(self, provider: str) -> dict[str, Any]:
+        """The inventories of a provider, by class; {}: there is no provider."""
+        found = self.client().get(f"/resource_providers/{provider}/inventories").json()
+        inventories: dict[str, Any] = found.get("inventories", {})
+        return inventories
+
+    def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer has, by provider and class."""
+        found = self.client().get(f"/allocations/{consumer}").json()["allocations"]
+        return {uuid: part["resources"] for uuid, part in found.items()}
 
     def client(self, microversion: str = "1.39") -> adapter.Adapter:
         """Return an HTTP client with the rights of an administrator.

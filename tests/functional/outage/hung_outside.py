@@ -50,11 +50,7 @@ class HungOutside:
             config={
                 # Fewer threads than calls that wait: the agent must not use so few.
                 "DEFAULT": {"host": f"hung-{uid()}", "executor_thread_pool_size": 4, **ROOM},
-                "placement": {
-                    "auth_type": "admin_token",
-                    "endpoint": placement.url,
-                    "token": placement.token,
-                },
+                "placement": placement.login,
             },
         )
         self._stack.callback(self.daemon.close)

@@ -100,8 +100,7 @@ class MirroredNode:
 
     @property
     def inventories(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.get("inventories")["inventories"]
-        return found
+        return self.server.inventories(self.uuid)
 
     def set_traits(self, names: set[str]) -> None:
         """Replace them, as another writer does."""
@@ -139,24 +138,22 @@ class NodeRecords:
     @property
     def children(self) -> dict[str, str]:
         """The uuids by the end of the name."""
-        tree = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
         return {
             each["name"].removeprefix(f"{self.node.name}_"): each["uuid"]
-            for each in tree["resource_providers"]
+            for each in self.node.server.tree(self.node.uuid)
             if each["parent_provider_uuid"] == self.node.uuid
         }
 
     def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:
         """Total and reserved quantity, by class."""
-        found = self.node.admin.get(f"/resource_providers/{uuid}/inventories").json()["inventories"]
+        found = self.node.server.inventories(uuid)
         return {name: (each["total"], each["reserved"]) for name, each in found.items()}
 
     def traits(self, uuid: str) -> set[str]:
         return set(self.node.admin.get(f"/resource_providers/{uuid}/traits").json()["traits"])
 
     def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
-        found = self.node.admin.get(f"/allocations/{consumer}").json()["allocations"]
-        return {uuid: part["resources"] for uuid, part in found.items()}
+        return self.node.server.allocations(consumer)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ class PublishedHost(Agent):
         self.client = connect(token_endpoint.Token(server.url, server.token))
         self.meddler: Any = MeddlingPlacement(self.client)
         super().__init__(number=_NUMBER, policy=policy(manage=manage))
-        self._remove_predecessor(self.node.uuid)
+        server.remove_tree(self.node.uuid)  # of the predecessor
         self._create_foreign_provider()
         self.client.ensure_classes([LICENCE, *CLASSES.values()])  # they can be asked for
         self.world.plug(*DEVICES.values())
@@ -161,19 +161,10 @@ class PublishedHost(Agent):
         assert self.mirror.error is None and self._is_overfull(), f"not converged: {errors}"
         return False
 
-    def _remove_predecessor(self, root: str) -> None:
-        path = "/resource_providers"
-        tree = self.api.get(path, params={"in_tree": root}).json()["resource_providers"]
-        for each in sorted(tree, key=lambda each: each["parent_provider_uuid"] is None):
-            found = self.api.get(f"{path}/{each['uuid']}/allocations").json()["allocations"]
-            for consumer in found:
-                assert self.api.delete(f"/allocations/{consumer}").status_code == 204
-            assert self.api.delete(f"{path}/{each['uuid']}").status_code == 204
-
     # -- other clients ----------------------------------------------------------------------------
 
     def _create_foreign_provider(self) -> None:
-        self._remove_predecessor(FOREIGN)
+        self.server.remove_tree(FOREIGN)
         body = {"uuid": FOREIGN, "name": "other-service"}
         assert self.api.post("/resource_providers", json=body).status_code == 200
         self.client.put_inventories(FOREIGN, 0, {"FPGA": {"total": 10_000, "max_unit": 10_000}})

@@ -15,7 +15,6 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.testing import failpoints
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
-from tests.functional.placement.test_command import options
 from tests.servers.daemon import Daemon, wait_until
 from tests.servers.http_relay import Fault, HttpRelay
 from tests.support.hosts import uid
@@ -39,7 +38,7 @@ class Cloud:
         directory.mkdir()
         simulate(directory / "host.xml", Machine(hostname=node.name))
         placement = {
-            **options(node.server),
+            **node.server.login,
             "endpoint": self.relay.url,
             "timeout": TIMEOUT,
             "manage_allocations": "yes",
@@ -261,11 +260,10 @@ def test_a_claim_and_its_row_are_one_transaction(cloud, point):
 
 def test_managed_allocations_need_a_placement(cloud):
     cloud.daemon.terminate()
-    credentials = options(cloud.node.server)
     cloud.daemon.configure({"placement": {"auth_type": ""}})
     try:
         cloud.daemon.start()
         assert cloud.daemon.wait() == 78
         cloud.daemon.wait_logged("auth_type")
     finally:
-        cloud.daemon.configure({"placement": {"auth_type": credentials["auth_type"]}})
+        cloud.daemon.configure({"placement": {"auth_type": "admin_token"}})

@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 
-from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
+from rtagent.virt.simulate import Machine, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.servers import Placement
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
-from tests.support.node_devices import pci
-
-
-def options(server: Placement) -> dict[str, object]:
-    return {"auth_type": "admin_token", "endpoint": server.url, "token": server.token}
 
 
 class Agent:
@@ -34,9 +29,7 @@ class Agent:
     @property
     def tree(self) -> list[dict[str, Any]]:
         """The providers of this node in Placement."""
-        found = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
-        providers: list[dict[str, Any]] = found["resource_providers"]
-        return providers
+        return self.node.server.tree(self.node.uuid)
 
     def run(self, *arguments: str) -> Outcome:
         return run("--config-file", str(self.daemon.config_file), "placement", *arguments)
@@ -49,13 +42,11 @@ class Agent:
 def made(node: MirroredNode, directory: Path, bus: str) -> Iterator[Agent]:
     """Make an agent, and remove its providers at the end, so that their names are free again."""
     daemon = Daemon(directory, bus)
-    daemon.configure({"placement": options(node.server), "DEFAULT": {"host": node.name}})
+    daemon.configure({"placement": node.server.login, "DEFAULT": {"host": node.name}})
     agent = Agent(daemon, node)
     yield agent
     daemon.close()
-    for provider in sorted(agent.tree, key=lambda each: each["parent_provider_uuid"] is None):
-        path = f"/resource_providers/{provider['uuid']}"
-        assert node.admin.delete(path).status_code == 204
+    node.server.remove_tree(node.uuid)
 
 
 @pytest.fixture
@@ -145,28 +136,6 @@ def test_diff_lists_providers_of_devices_and_obsolete_ones(agent):
     assert [each["name"] for each in agent.tree] == ["simulated-host"]
 
 
-def test_a_device_that_placement_cannot_count_is_left_out_and_stops_no_start(agent):
-    simulate(agent.daemon.host_file, Machine(nics=1))
-    spec = '{"vendor_id": "8086"}'
-    agent.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
-    agent.start()
-    card = ["simulated-host", "simulated-host_0000:20:00.0"]
-    assert sorted(each["name"] for each in agent.tree) == card
-
-    with edit(agent.daemon.host_file) as host:
-        host.add_device(pci("0000:20:02.0", product="154c", pf="0000:20:00.0"))
-
-    rule = "[pci] device_spec 0: address = 0000:20:02.0: is on the same card as 0000:20:00.0"
-    wait_until(lambda: rule in str(agent.daemon.read("health")["checks"]))
-    wait_until(lambda: agent.rows() == [])
-    assert sorted(each["name"] for each in agent.tree) == card
-
-    agent.daemon.terminate()
-    agent.daemon.start().wait_ready()
-    wait_until(lambda: rule in str(agent.daemon.read("health")["checks"]))
-    assert sorted(each["name"] for each in agent.tree) == card
-
-
 def test_show_lists_traits_by_who_set_them(running):
     running.node.set_traits(running.node.traits | {"CUSTOM_GOLD"})
     consumer = uid()
@@ -186,14 +155,6 @@ def test_an_unknown_node_is_an_error(running):
     assert (outcome.code, running.node.name in outcome.err) == (5, True)
 
 
-def test_foreign_domains_are_counted_as_reserved(running):
-    with edit(running.daemon.host_file) as host:
-        host.add_domain(domain_xml(uid(), vcpus=2, memory_mb=1024))
-    node = running.node
-    wait_until(lambda: node.inventories["MEMORY_MB"]["reserved"] >= 1024)
-    wait_until(lambda: running.rows() == [])
-
-
 def test_upgrade_check_succeeds_while_the_agent_runs(running):
     check = "--config-file", str(running.daemon.config_file), "upgrade", "check", "-f", "json"
     outcome = run(*check)
@@ -207,7 +168,7 @@ def test_upgrade_check_succeeds_while_the_agent_runs(running):
         "Placement": "Success",
     }
     assert outcome.code == 0
-    right = options(running.node.server)
+    right = running.node.server.login
     running.daemon.configure({"placement": {"token": "admin:without-role"}})
     outcome = run(*check)
     assert {each["check"] for each in outcome.json if each["result"] == "Warning"} == {"Placement"}

@@ -5,11 +5,18 @@ import threading
 import pytest
 from keystoneauth1 import token_endpoint
 from keystoneauth1.http_basic import HTTPBasicAuth
+from msgspec.structs import replace
 
 from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.model.policy import PlacementPolicy
+from rtagent.placement.mirror import PlacementMirror
+from rtagent.placement.provider import Ownership
+from rtagent.placement.schedule import LAST_RETRY
 from tests.functional.placement.conftest import PATIENCE
 from tests.servers.daemon import wait_until
-from tests.support.hosts import uid
+from tests.support.audited_nodes import MeddlingPlacement
+from tests.support.hosts import ManualClock, uid
+from tests.support.provider_files import additional
 
 #: The traits of every root provider.
 OURS = {"COMPUTE_NODE", "OWNER_NOVA"}
@@ -81,6 +88,29 @@ def test_a_refresh_corrects_what_another_client_changed(node, change):
     change(node)
     wait_until(lambda: node.exists and (node.inventories, node.traits) == before)
     assert mirror.error is None
+
+
+def test_a_round_after_a_lost_request_publishes_what_is_new(node):
+    """The same mirror repeats it: that it has asked for a name does not mean that there is one."""
+    api, clock = MeddlingPlacement(node.client()), ManualClock()
+    mirror = PlacementMirror(api, node.wanted, Ownership(), clock)
+
+    def lose():
+        raise PlacementUnavailable("no answer")
+
+    for number, request in enumerate(("ensure_traits", "ensure_classes", "put_inventories") * 2):
+        name = f"CUSTOM_{node.uuid[-4:].upper()}_{number}"
+        offer = {"additional": (additional(name, 4),), "additional_traits": {"": {name}}}
+        policy = replace(node.state.policy, placement=PlacementPolicy(**offer))
+        node.state = replace(node.state, policy=policy)
+        hooks = api.before if number < 3 else api.after
+        hooks[request] = lose
+        for failed in (True, False):
+            mirror.wake()
+            clock.advance(LAST_RETRY + 1)
+            assert mirror.turn()
+            assert (mirror.error is not None) is failed, request
+        assert name in node.traits and name in node.inventories
 
 
 def test_a_refresh_notices_another_name(node):

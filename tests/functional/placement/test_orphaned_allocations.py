@@ -1,6 +1,5 @@
 """Allocations in Placement: audits of a daemon, calls that delete some, commands for orphans."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,14 +12,12 @@ from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
-from tests.support.allocating_agents import consumer_content, resources_of
+from tests.support.allocating_agents import consumer_content
 from tests.support.hosts import uid
-from tests.support.pci_hosts import GPU_IDS
 
 CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 AMOUNTS = {"VCPU": 1, "MEMORY_MB": 16}
 PATIENCE = 180.0
-GPU = "CUSTOM_PCI_10DE_13F1"
 DOMAIN = uid()
 
 
@@ -35,9 +32,9 @@ class Site:
     def uuid(self) -> str:
         return (self.daemon.directory / "compute_id").read_text().strip()
 
-    def claim(self, **extra_specs: str) -> str:
+    def claim(self) -> str:
         """Claim resources for an instance and activate the claim; return the instance's uuid."""
-        flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0, "extra_specs": extra_specs}
+        flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0}
         claim = self.rpc.instance_claim(CONTEXT, {"uuid": uid(), "flavor": flavor})
         self.rpc.activate_claim(CONTEXT, claim["uuid"])
         return str(claim["owner_id"])
@@ -55,17 +52,10 @@ class Site:
         assert answer.status_code == 204, answer.text
 
     def parts(self, consumer: str) -> dict[str, dict[str, int]]:
-        return resources_of(self.admin.get(f"/allocations/{consumer}").json())
+        return self.placement.allocations(consumer)
 
     def reserved(self, name: str) -> int:
-        found = self.admin.get(f"/resource_providers/{self.uuid}/inventories/{name}").json()
-        return int(found["reserved"])
-
-    @property
-    def providers(self) -> list[dict[str, Any]]:
-        found = self.admin.get(f"/resource_providers?in_tree={self.uuid}").json()
-        providers: list[dict[str, Any]] = found["resource_providers"]
-        return providers
+        return int(self.placement.inventories(self.uuid)[name]["reserved"])
 
     def other_host(self) -> str:
         uuid = uid()
@@ -101,23 +91,16 @@ def site(
 ) -> Iterator[Site]:
     rabbitmq_server.start()
     directory = tmp_path_factory.mktemp("allocations")
-    simulate(directory / "host.xml", Machine(gpus=1, shared_gpus=1))
+    simulate(directory / "host.xml", Machine())
     with edit(directory / "host.xml") as host:
         host.add_domain(domain_xml(DOMAIN, vcpus=1, memory_mb=16))
     with Placement() as placement:
         daemon = Daemon(directory, rabbitmq_server.transport_url)
-        auth = {"auth_type": "admin_token", "endpoint": placement.url, "token": placement.token}
         daemon.configure(
             {
                 "DEFAULT": {"host": f"agent-{uid()}"},
                 "claims": {"claim_expiry_time": 10},
-                "devices": {"enabled_mdev_types": "nvidia-222"},
-                "pci": {
-                    "alias": json.dumps({"name": "gpu", **GPU_IDS}),
-                    "device_spec": json.dumps(GPU_IDS),
-                    "report_in_placement": True,
-                },
-                "placement": {**auth, "allocation_audit_interval": 1, "timeout": 8},
+                "placement": {**placement.login, "allocation_audit_interval": 1, "timeout": 8},
             }
         )
         site = Site(daemon, AgentAPI(transport, daemon.host, timeout=120, attempts=1), placement)
@@ -182,17 +165,6 @@ def test_each_kind_of_allocation(site):
     wait_until(lambda: site.health[0] == "pass", PATIENCE)
 
 
-def test_a_guest_gets_the_allocations_of_its_devices(site):
-    names = {each["name"]: each["uuid"] for each in site.providers}
-    (card,) = (uuid for name, uuid in names.items() if "_0000:" in name)
-    (shared,) = (uuid for name, uuid in names.items() if "_pci_" in name)
-    instance = site.claim(**{"pci_passthrough:alias": "gpu:1", "resources:VGPU": "1"})
-    healed = {card: {GPU: 1}, shared: {"VGPU": 1}}
-    wait_until(lambda: site.parts(instance) == healed, PATIENCE)
-    # The scheduler counts the device: nobody else gets it.
-    assert site.placement.allocate(uid(), {card: {GPU: 1}}) == 409
-
-
 def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):
     other, instance = site.other_host(), site.claim()
     site.allocate(instance, **{site.uuid: AMOUNTS, other: {"VCPU": 1}})
@@ -211,19 +183,6 @@ def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):
     for call in calls:
         call(CONTEXT, instance)
         assert site.parts(instance) == {other: {"VCPU": 1}}
-
-
-def test_a_placement_that_hangs_costs_a_caller_a_bounded_time(site):
-    instance = site.released()
-    site.placement.freeze()
-    try:
-        with pytest.raises(PlacementUnavailable):
-            site.rpc.delete_allocation_for_evacuated_instance(CONTEXT, instance)
-        assert site.claim()
-    finally:
-        site.placement.thaw()
-    site.rpc.delete_allocation_for_evacuated_instance(CONTEXT, instance)
-    wait_until(lambda: site.health[0] == "pass", PATIENCE)
 
 
 def test_an_agent_that_writes_allocations_corrects_them(site):

@@ -10,7 +10,7 @@ from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.cli.shell import run
 from tests.functional.placement.conftest import MirroredNode
-from tests.functional.placement.test_command import Agent, options
+from tests.functional.placement.test_command import Agent
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.provider_files import CLASS, TRAIT, entry, write
 
@@ -43,11 +43,7 @@ class Files:
         """The inventories of a provider, in Placement."""
         name = f"{HOSTNAME}_{suffix}" if suffix else HOSTNAME
         found = [each["uuid"] for each in self.agent.tree if each["name"] == name]
-        path = f"/resource_providers/{found[0]}/inventories" if found else ""
-        records: dict[str, Any] = {}
-        if path:
-            records = self.agent.node.admin.get(path).json()["inventories"]
-        return records
+        return self.agent.node.server.inventories(found[0]) if found else {}
 
     def total(self, suffix: str = "") -> int:
         """The total of the class of these tests; 0: it is absent."""
@@ -69,7 +65,7 @@ def files(node: MirroredNode, tmp_path: Path, bus: str) -> Iterator[Files]:
     daemon.configure(
         {
             "DEFAULT": {"host": node.name},
-            "placement": options(node.server),
+            "placement": node.server.login,
             "compute": {"provider_config_location": directory},
             "pci": {
                 "device_spec": '{"vendor_id": "10de", "product_id": "13f1"}',
@@ -81,11 +77,7 @@ def files(node: MirroredNode, tmp_path: Path, bus: str) -> Iterator[Files]:
     agent = Agent(daemon, node)
     yield Files(agent, directory)
     daemon.close()
-    for each in sorted(agent.tree, key=lambda each: each["parent_provider_uuid"] is None):
-        path = f"/resource_providers/{each['uuid']}"
-        for consumer in node.admin.get(f"{path}/allocations").json()["allocations"]:
-            node.admin.delete(f"/allocations/{consumer}")  # of a test that has failed
-        assert node.admin.delete(path).status_code == 204
+    node.server.remove_tree(node.uuid)
 
 
 def test_files_come_change_and_go_with_reloads(files):

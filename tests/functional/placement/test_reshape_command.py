@@ -10,7 +10,6 @@ from rtagent.virt.simulate.documents import MDEV_TYPE
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.takeovers import Agent, NovaCompute
-from tests.functional.placement.test_command import options
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 
@@ -37,7 +36,7 @@ class Host:
         simulate(self.daemon.host_file, Machine(hostname=self.node.name, gpus=1, shared_gpus=gpus))
         self.daemon.start().wait_ready()
         self.daemon.terminate()
-        self.daemon.configure({"placement": options(self.node.server)})
+        self.daemon.configure({"placement": self.node.server.login})
 
     def run(self, *arguments: str) -> Outcome:
         return run("--config-file", str(self.daemon.config_file), "placement", *arguments)

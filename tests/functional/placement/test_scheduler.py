@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.conf.scheduler import SchedulerOptions
-from rtagent.errors import PlacementConflict
 from rtagent.model.decision import Granted
 from rtagent.model.device import MdevType
 from rtagent.model.node_state import NodeState
@@ -23,10 +21,8 @@ from rtagent.pci.specs import parse_aliases, parse_specs
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.ports import NEW, AllocationRequest, Written
 from tests.functional.placement.conftest import PATIENCE, MirroredNode, connect
 from tests.servers import Placement
-from tests.servers.daemon import wait_until
 from tests.support.device_states import VGPU_TYPE, device_host, policy
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, call, host, uid
@@ -61,7 +57,7 @@ class Cloud:
     """Hosts that are published in Placement, and the scheduler that knows them."""
 
     def __init__(self, server: Placement, path: Path, **states: NodeState) -> None:
-        self.server, self.api = server, server.client("1.38")
+        self.server = server
         self.nodes = {name: self._published(name, state, path) for name, state in states.items()}
         self.hosts = HostsInMemory(self._host(name) for name in states)
         self.port = PlacementCandidates(
@@ -101,8 +97,7 @@ class Cloud:
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return what Placement has for a consumer, by provider."""
-        found = self.api.get(f"/allocations/{consumer}").json()["allocations"]
-        return {uuid: part["resources"] for uuid, part in found.items()}
+        return self.server.allocations(consumer)
 
     def stop(self) -> None:
         stopped = [mirror.stop(PATIENCE) for node in self.nodes.values() for mirror in node.mirrors]
@@ -162,38 +157,6 @@ def test_nothing_remains_in_placement_of_a_request_that_finds_too_few_hosts(clou
     assert not cloud.hosts.assumed
 
 
-def test_allocations_that_are_written_together_are_those_of_each(cloud):
-    root = cloud.nodes["cn2"].state.node.uuid
-    requests = [
-        AllocationRequest(
-            consumer_uuid=uid(),
-            allocations={root: {"resources": {"MEMORY_MB": memory_mb}}},
-            mappings={"": [root]},
-            project_id="p",
-            user_id="u",
-            existing=NEW,
-        )
-        for memory_mb in (512, 1024, 2048, 4096)
-    ]
-    cloud.server.freeze()
-    with ThreadPoolExecutor(len(requests)) as threads:
-        calls = [threads.submit(cloud.port.write, each) for each in requests]
-        wait_until(lambda: cloud.port.waiting == len(requests) - 1)
-        cloud.server.thaw()
-        for call in calls:
-            call.result(PATIENCE)
-    for each in requests:
-        assert cloud.allocated(each.consumer_uuid) == {root: each.allocations[root]["resources"]}
-    assert "/allocations" in [request.path for request in cloud.server.requests()]
-
-
-def test_without_a_claim_nothing_is_written(cloud):
-    owner = uid()
-    [found] = cloud.select(spec(1, 512), owner, claim=False)
-    assert found.selected.allocations
-    assert cloud.allocated(owner) == {}
-
-
 class LastFirst:
     """Placement, which lists its candidates in the opposite order."""
 
@@ -204,42 +167,6 @@ class LastFirst:
     def allocation_candidates(self, query: Any, timeout: float) -> Any:
         with self._cloud.port.allocation_candidates(query, timeout) as found:
             yield replace(found, requests=found.requests[::-1])
-
-    def write(self, request: AllocationRequest) -> Written:
-        return self._cloud.port.write(request)
-
-    def undo(self, written: Written) -> None:
-        self._cloud.port.undo(written)
-
-
-class Meddler(LastFirst):
-    """Placement, of which others take what is left of a host before the first write."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        super().__init__(cloud)
-        self.refused: list[str] = []
-
-    def write(self, request: AllocationRequest) -> Written:
-        if not self.refused:
-            [root] = request.allocations
-            self._fill(root)
-        try:
-            return self._cloud.port.write(request)
-        except PlacementConflict:
-            self.refused += request.allocations
-            raise
-
-    def _fill(self, root: str) -> None:
-        assert self._cloud.server.allocate(uid(), {root: {"MEMORY_MB": 16384}}) == 204
-
-
-def test_the_next_host_is_tried_when_another_takes_the_last_of_one(cloud):
-    meddler, owner = Meddler(cloud), uid()
-    [found] = cloud.select(spec(1, 512), owner, port=meddler)
-    assert len(meddler.refused) == 1
-    assert found.selected.provider_uuid not in meddler.refused
-    assert list(cloud.allocated(owner)) == [found.selected.provider_uuid]
-    assert len(cloud.hosts.assumed) == 1
 
 
 def test_a_move_needs_the_instances_allocations_moved_to_the_migration(cloud):
@@ -278,6 +205,7 @@ def test_a_candidate_that_the_agent_would_refuse_is_passed_over(cloud):
     for port in (cloud.port, LastFirst(cloud)):  # in one of the orders, the first is refused
         [found] = cloud.select(wanted, owner, port=port, claim=False)
         assert cloud.granted(wanted, owner, found.selected)
+    assert cloud.allocated(owner) == {}, "without a claim nothing is written"
 
 
 def test_an_explanation_has_the_hosts_without_candidates_and_writes_nothing(cloud):

@@ -65,30 +65,6 @@ def assert_idle(agent: Agent) -> None:
 # -- adoption --------------------------------------------------------------------------------------
 
 
-def test_children_of_nova_compute_are_adopted_with_their_allocations(node, nova, agent):
-    nova.root()
-    uuids = {
-        VGPU_0: nova.child(VGPU_0, {"VGPU": 4}),
-        VGPU_1: nova.child(VGPU_1, {"VGPU": 4}, ("CUSTOM_GOLD",)),
-        CARD: nova.child(CARD, {VF_CLASS: 2}, MANAGED),
-    }
-    guest, other = uid(), uid()
-    provider = claim_vgpu(agent, guest)
-    nova.allocate(guest, root={"VCPU": 1}, **{uuids[provider]: {"VGPU": 1}})
-    nova.allocate(other, **{uuids[CARD]: {VF_CLASS: 1}})
-
-    agent.start()
-
-    assert_idle(agent)
-    assert agent.children == uuids
-    assert agent.inventories(node.uuid).keys() == {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
-    assert agent.inventories(uuids[CARD]) == {VF_CLASS: (2, 0)}
-    assert "CUSTOM_GOLD" in agent.traits(uuids[VGPU_1])
-    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, uuids[provider]: {"VGPU": 1}}
-    assert agent.allocations(other) == {uuids[CARD]: {VF_CLASS: 1}}
-    assert dict(agent.state.policy.placement.adopted) == uuids
-
-
 def test_contents_of_adopted_children_are_replaced_and_custom_traits_kept(nova, agent):
     """nova-compute counted another class, and knew a trait that is no longer true."""
     nova.root()
@@ -203,27 +179,6 @@ def test_a_state_directory_of_another_node_adopts_nothing_for_this_one(node, nov
 # -- reshape ---------------------------------------------------------------------------------------
 
 
-def test_virtual_gpus_move_from_the_root_to_the_devices_of_the_claims(node, nova, agent):
-    nova.root(VGPU=8)
-    one, two = uid(), uid()
-    places = {one: claim_vgpu(agent, one, 3), two: claim_vgpu(agent, two, 2)}
-    assert set(places.values()) == {VGPU_0, VGPU_1}
-    for consumer, number in ((one, 3), (two, 2)):
-        nova.allocate(consumer, root={"VCPU": 1, "VGPU": number})
-
-    sent = agent.start().sent
-
-    assert sent.count(("POST", "/reshaper")) == 1
-    assert_idle(agent)
-    children = agent.children
-    assert "VGPU" not in agent.inventories(node.uuid)
-    assert agent.inventories(children[VGPU_0]) == {"VGPU": (4, 0)}
-    for consumer, number in ((one, 3), (two, 2)):
-        place = children[places[consumer]]
-        assert agent.allocations(consumer) == {node.uuid: {"VCPU": 1}, place: {"VGPU": number}}
-    assert ("POST", "/reshaper") not in agent.start().sent
-
-
 def test_devices_that_were_not_reported_get_the_allocations_of_their_claims(node, nova, agent):
     nova.root()
     guest, unknown = uid(), uid()
@@ -238,30 +193,6 @@ def test_devices_that_were_not_reported_get_the_allocations_of_their_claims(node
     assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, card: {VF_CLASS: 1}}
     assert agent.allocations(unknown) == {}
     assert agent.inventories(card) == {VF_CLASS: (2, 0)}
-
-
-def test_an_ambiguous_consumer_is_refused_and_the_old_layout_stays(node, nova, agent):
-    nova.root(VGPU=8)
-    consumer = uid()
-    nova.allocate(consumer, root={"VCPU": 1, "VGPU": 1})
-    before = agent.inventories(node.uuid)
-
-    agent.start()
-
-    status, why = agent.health
-    assert status == "fail"
-    for words in (consumer, "1 VGPU", VGPU_0, VGPU_1, "allocation delete"):
-        assert words in why
-    assert agent.inventories(node.uuid) == before
-    assert agent.children == {}
-    agent.turn()
-    assert agent.inventories(node.uuid) == before
-
-    # A claim says which device it is: the agent goes on without a restart.
-    place = claim_vgpu(agent, consumer)
-    agent.turn()
-    assert_idle(agent)
-    assert agent.allocations(consumer)[agent.children[place]] == {"VGPU": 1}
 
 
 def test_a_host_that_is_down_is_disabled_although_its_reshape_is_refused(node, nova, agent):

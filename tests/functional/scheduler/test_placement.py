@@ -14,18 +14,13 @@ from tests.support.hosts import uid
 from tests.support.scheduler_rpc import SchedulerBus, spec
 
 
-@pytest.fixture
-def auth(placement):
-    return {"auth_type": "admin_token", "endpoint": placement.url, "token": placement.token}
-
-
 def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
-    tmp_path, rabbitmq, placement, auth
+    tmp_path, rabbitmq, placement
 ):
     url = rabbitmq.transport_url
     # Longer than any wait of this test.
     patience = {"report_jitter": 0.1, "request_timeout": 600.0}
-    config = {"placement": {**auth, "timeout": 300}, "scheduler": patience}
+    config = {"placement": {**placement.login, "timeout": 300}, "scheduler": patience}
     with (
         Daemon(tmp_path / "a", url, config={**config, "DEFAULT": {"host": "cn1"}}) as agent,
         SchedulerServer(tmp_path / "s", url, config=config) as scheduler,
@@ -38,8 +33,8 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
         reply = bus.call("select_destinations", spec(), [instance], alternates=True)
         selected = reply["selections"][0]["selected"]
         assert selected["host"] == "cn1"
-        allocated = placement.client().get(f"/allocations/{instance}").json()["allocations"]
-        assert allocated[selected["provider_uuid"]]["resources"] == {"VCPU": 1, "MEMORY_MB": 512}
+        allocated = placement.allocations(instance)[selected["provider_uuid"]]
+        assert allocated == {"VCPU": 1, "MEMORY_MB": 512}
         with pytest.raises(NoValidHost):
             huge = spec(flavor={"vcpus": 10_000, "memory_mb": 1})
             bus.call("select_destinations", huge, [uid()])
@@ -73,7 +68,7 @@ def check_that_calls_share_queries_and_a_stop_finishes_them(scheduler, placement
             assert call.result()["selections"][0]["selected"]["host"] == "cn1"
     assert scheduler.wait() == 0
     assert queries(placement) - before < len(calls)
-    assert placement.client().get(f"/allocations/{instance}").json()["allocations"]
+    assert placement.allocations(instance)
 
 
 def queries(placement):

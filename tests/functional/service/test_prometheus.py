@@ -53,12 +53,7 @@ class Site:
                 "api": {"address": f"127.0.0.1:{port}"},
                 "compute": {"cpu_dedicated_set": "1-31", "cpu_shared_set": "0"},
                 "pci": {"device_spec": json.dumps(VF)},
-                "placement": {
-                    "auth_type": "admin_token",
-                    "endpoint": placement.url,
-                    "token": placement.token,
-                    "manage_allocations": "yes",
-                },
+                "placement": {**placement.login, "manage_allocations": "yes"},
             },
         )
         authority = Authority(directory / "tls")

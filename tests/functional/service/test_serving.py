@@ -145,9 +145,7 @@ def test_daemon_becomes_ready_and_stops_without_the_broker(daemon, agent, rabbit
 
 
 def test_placement_shows_the_host_and_its_changes(daemon, agent, placement):
-    daemon.configure(
-        {"placement": {"auth_type": "admin_token", "endpoint": placement.url, "token": "admin"}}
-    )
+    daemon.configure({"placement": placement.login})
     daemon.start().wait_ready()
     uuid = (daemon.directory / "compute_id").read_text().strip()
 
