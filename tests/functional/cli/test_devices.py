@@ -3,19 +3,16 @@ and the devices of a claim."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from lxml import etree
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.client import AgentAPI
-from rtagent.virt.simulate import Machine, edit, host_uri, simulate
+from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import Run, serving
 from tests.servers import RabbitMQ
-from tests.servers.daemon import Daemon, wait_until
-from tests.support.node_devices import pci_name
+from tests.servers.daemon import Daemon
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.support.provider_files import CLASS, entry, write
 
@@ -116,28 +113,6 @@ def test_a_claim_holds_an_quantity_of_what_a_provider_file_offers(agent, rtagent
     ]
 
 
-def test_a_refusal_names_the_requested_devices(rtagent):
-    refused = rtagent("claim", "test", *requesting("gpu:3"), "-f", "json")
-    assert refused.code == 3
-    assert [(r["resource"], r["requested"], r["available"]) for r in refused.json] == [
-        ("PCI gpu", 3, 2)
-    ]
-
-
-def test_a_device_is_quarantined_until_it_is_cleared(rtagent):
-    quarantined = rtagent("pci", "quarantine", GPU_0, "--reason", "it overheats")
-    assert quarantined == (0, "", f"rtagent: device {GPU_0} is quarantined\n")
-    shown = rtagent("pci", "show", GPU_0, "-f", "json").json
-    assert (shown["status"], shown["reason"]) == ("unavailable", "it overheats")
-    assert rtagent("claim", "test", *requesting("gpu:2")).code == 3
-    (listed,) = rtagent("pci", "list", "--status", "unavailable", "-f", "json").json
-    assert listed["address"] == GPU_0
-
-    cleared = rtagent("pci", "clear", GPU_0)
-    assert cleared == (0, "", f"rtagent: device {GPU_0} is no longer quarantined\n")
-    assert rtagent("claim", "test", *requesting("gpu:2")).code == 0
-
-
 def test_single_devices_of_an_attach_claim_are_released(rtagent, agent, transport):
     created = rtagent("claim", "create", *requesting("gpu:1"), "-f", "json").json
     api = AgentAPI(transport, agent.host, timeout=10)
@@ -164,33 +139,3 @@ def test_an_unknown_device_is_an_error(rtagent, verb):
         outcome = rtagent(*offline, "pci", *verb, UNKNOWN)
         assert (outcome.code, outcome.out) == (5, "")
         assert outcome.err.startswith(f"rtagent: no PCI device {UNKNOWN} is known here")
-
-
-def test_an_unknown_status_is_a_usage_error(rtagent):
-    outcome = rtagent("pci", "list", "--status", "free")
-    assert (outcome.code, "unclaimable" in outcome.err) == (2, True)
-
-
-def test_a_claimed_device_that_is_unplugged_stays_and_is_drift(rtagent, agent):
-    created = rtagent("claim", "create", *requesting("gpu:2"), "-f", "json").json
-    document = _document(agent.host_file, GPU_1)
-    with edit(agent.host_file) as host:
-        host.remove_device(pci_name(GPU_1))
-    try:
-        wait_until(lambda: by_address(rtagent, "reason")[GPU_1] == "it has left the host")
-        assert by_address(rtagent, "status")[GPU_1] == "claimed"
-        (absent,) = rtagent("drift", "list", "-f", "json").json
-        assert absent["resource"] == f"PCI device {GPU_1}"
-    finally:
-        rtagent("claim", "release", created["uuid"])
-        with edit(agent.host_file) as host:
-            host.add_device(document)
-    wait_until(lambda: by_address(rtagent, "status").get(GPU_1) == "available")
-
-
-def _document(file: Path, address: str) -> str:
-    """Return the document of a device from the host file."""
-    for device in etree.parse(str(file)).iter("device"):
-        if device.findtext("name") == pci_name(address):
-            return etree.tostring(device).decode()
-    raise AssertionError(address)

@@ -275,14 +275,3 @@ def test_a_command_that_goes_on_after_others_does_no_harm(cloud, server, before,
     assert cloud.books(server) == books
     if then == ["delete"]:
         assert cloud.rtagent(*build(server)).code == Exit.OK  # the fixture deletes it
-
-
-def test_a_resize_that_is_killed_after_a_step_is_resumed(cloud, server):
-    assert cloud.rtagent(*build(server, "--host", "hv1")).code == Exit.OK
-    for step in ("claim", "arrive"):  # the others: in the unit tests
-        cloud.killed(f"resize.{step}.after", "resize", server, "--memory", "1024")
-        assert cloud.rtagent("resume").code == Exit.OK, step
-        assert sorted(cloud.claims(server)) == [("hv1", "outgoing"), ("hv2", "active")], step
-        assert cloud.guests(server) == ["hv1", "hv2"], step
-        assert cloud.rtagent("revert", server).code == Exit.OK, step
-        assert cloud.claims(server) == [("hv1", "active")], step

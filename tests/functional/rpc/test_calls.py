@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import oslo_messaging
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from oslo_context.context import RequestContext
 
 from rtagent.errors import (
@@ -21,7 +19,6 @@ from rtagent.errors import (
     RtAgentError,
 )
 from rtagent.model.request import Flavor, Instance
-from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.errors import NotAuthorized
 from rtagent.rpc.methods import METHODS
@@ -31,7 +28,6 @@ from tests.servers import RabbitMQ
 from tests.servers.daemon import wait_until
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION
-from tests.support.rpc_documents import invalid
 
 
 def instance(vcpus: int = 1, memory_mb: int = 1024, **more: object) -> dict:
@@ -242,19 +238,6 @@ def test_a_stop_finishes_the_calls_in_flight(
     assert {claim["uuid"] for claim in answers} == claim_uuids(station) != set()
     logged = [r.message for r in caplog.records if "stops" in r.message]
     assert any(waits in sentence for sentence in logged)
-
-
-@given(data=st.data())
-@settings(max_examples=15)
-def test_an_invalid_document_is_refused_over_the_bus(shared_station: Station, data: st.DataObject):
-    name = data.draw(st.sampled_from(sorted(METHODS)))
-    document, paths = data.draw(invalid(schemas.arguments(METHODS[name])))
-    assume("self" not in document)  # oslo.messaging's client does not accept that argument
-    before = shared_station.agent.tracker.snapshot()
-    with pytest.raises(InvalidRequest) as refused:
-        shared_station.raw_call(name, document)
-    assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
-    assert shared_station.agent.tracker.snapshot() is before
 
 
 def test_a_caller_with_a_monitor_waits_for_a_slow_call(

@@ -1,23 +1,18 @@
-"""The events of a daemon: followed over a kill, and read by many viewers at once."""
+"""What a daemon serves to its readers: pages, and events that are followed over a kill."""
 
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rtagent.api.client import EventStream, ReadClient
-from rtagent.errors import AgentUnreachable
+from rtagent.api.client import ReadClient
 from tests.functional.cli.shell import run
 from tests.servers.daemon import ROOT, Daemon, wait_until
-
-VIEWERS = 100
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +20,20 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Daemon(tmp_path_factory.mktemp("daemon"), "fake://") as made:
         made.wait_ready()
         yield made
+
+
+def test_the_daemon_serves_its_pages_and_what_is_behind_them(daemon: Daemon):
+    audits = daemon.read("timeline", kind="audit")["timeline"]
+    assert "start" in audits[-1]["subject"]
+    history = daemon.read("history")
+    assert (history["history"], history["older"]) == ([], None)
+    client = ReadClient(daemon.address)
+    for path in ("/", "/page/claims", "/page/timeline", "/page/history"):
+        assert client.request(path)[0] == 200, path
+    status, body = client.request("/page/fit?vcpus=1&memory_mb=64")
+    assert (status, b"It fits" in body) == (200, True)
+    assert daemon.read("claims")["claims"] == []
+    assert client.request("/page/claims/unknown")[0] == 404
 
 
 class Follower:
@@ -82,30 +91,3 @@ def test_follower_shows_every_event_once_over_a_kill(daemon: Daemon, tmp_path: P
     assert ids[: len(sequences)] == [event["id"] for event in follower.events]
     offline = run("--config-file", str(daemon.config_file), "--offline", "events", "-f", "json")
     assert offline.json[: len(listed.json)] == listed.json
-
-
-def test_viewers_of_events_do_not_starve_a_health_probe(daemon: Daemon):
-    """A connection that has not sent its request yet may be closed in favour of another one."""
-    client = ReadClient(daemon.address, timeout=300)
-    done = threading.Event()
-
-    def watch() -> None:
-        stream, retry, served = EventStream(lambda f: client.text("events", **f), newest=0), 0.0, 0
-        while not (done.wait(retry) and served):
-            with suppress(AgentUnreachable):
-                retry, served = stream.next().retry, served + 1
-
-    def probed() -> bool:
-        with suppress(AgentUnreachable):
-            return "checks" in client.get("health")
-        return False
-
-    with ThreadPoolExecutor(VIEWERS) as pool:
-        watching = [pool.submit(watch) for _ in range(VIEWERS)]
-        try:
-            for _ in range(20):
-                wait_until(probed)
-        finally:
-            done.set()
-        for viewer in watching:
-            viewer.result()
