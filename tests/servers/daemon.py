@@ -2,13 +2,11 @@
 rtagent-scheduler."""
 
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rtagent.api.address import UnixAddress
@@ -217,12 +215,8 @@ class DaemonProcess(Runner):
         return {line.split()[2] for line in self._metric_lines() if line.startswith("# TYPE ")}
 
     def _metric_lines(self) -> list[str]:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(PATIENCE)
-            connection.connect(self.address.path)
-            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            with connection.makefile("r") as reply:
-                return reply.read().partition("\n\n")[2].splitlines()
+        _, body = ReadClient(self.address, PATIENCE).request("/metrics")
+        return body.decode().splitlines()
 
     def last_lines(self, number: int = 20) -> str:
         """Return the last lines of the log."""
@@ -232,12 +226,7 @@ class DaemonProcess(Runner):
         """Start it, if it was not started yet: ``with Daemon(...).start(**variables)``."""
         return self if self.running else self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -4,7 +4,6 @@ import itertools
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from oslo_config import cfg
@@ -131,12 +130,7 @@ class PageHost:
         self.serve()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.api.stop()
         self._stack.close()
 

@@ -1,12 +1,8 @@
 """A host that nova-compute has published, the agent that takes it over, and failing requests."""
 
-import enum
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import requests
-from keystoneauth1 import adapter, exceptions, session
 from msgspec.structs import replace
 
 from rtagent.lifecycle.attach import quarantine_used_before
@@ -14,12 +10,11 @@ from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import PciPolicy
 from rtagent.placement.adoption import Adoption, AdoptionFile
-from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.provider import Ownership
 from rtagent.placement.takeover import Takeover
 from rtagent.telemetry.telemetry import Telemetry
-from tests.functional.placement.conftest import PATIENCE, MirroredNode, NodeRecords
+from tests.functional.placement.conftest import MirroredNode, NodeRecords
 from tests.servers.placement import Request
 from tests.support.device_states import audited, device_host, seen
 from tests.support.hosts import NOON, ManualClock, call
@@ -107,45 +102,6 @@ class NovaCompute:
         return uuid
 
 
-class Killed(BaseException):
-    """The process was killed."""
-
-
-class Fault(enum.Enum):
-    """What happens to one request."""
-
-    KILLED_BEFORE = enum.auto()
-    KILLED_AFTER = enum.auto()
-    CONFLICT = enum.auto()
-    SERVER_ERROR = enum.auto()
-    TIMEOUT = enum.auto()  # Placement executes it, and the answer does not arrive
-
-
-class FaultyAdapter(adapter.Adapter):
-    """An adapter whose n-th request fails. :ivar sent: method and path of each request."""
-
-    def __init__(self, keystone: session.Session, at: int = 0, fault: Fault | None = None) -> None:
-        super().__init__(keystone, service_type="placement")
-        self.at, self.fault = at, fault
-        self.sent: list[tuple[str, str]] = []
-
-    def request(self, url: str, method: str, **more: Any) -> requests.Response:
-        self.sent.append((method, url))
-        if len(self.sent) != self.at or self.fault is None:
-            return super().request(url, method, **more)
-        match self.fault:
-            case Fault.KILLED_BEFORE:
-                raise Killed
-            case Fault.CONFLICT:
-                return _answer(409, method, url)
-            case Fault.SERVER_ERROR:
-                return _answer(500, method, url)
-        super().request(url, method, **more)
-        if self.fault is Fault.KILLED_AFTER:
-            raise Killed
-        raise exceptions.ConnectTimeout(f"{method} {url} timed out")
-
-
 class Agent(NodeRecords):
     """The part of an agent that publishes, in the test's thread. `start` is a new process."""
 
@@ -167,11 +123,9 @@ class Agent(NodeRecords):
     def state(self, state: NodeState) -> None:
         self.node.state = state
 
-    def start(self, at: int = 0, fault: Fault | None = None) -> FaultyAdapter:
-        """Start a new process, and let its first round run. Return its connection."""
-        keystone = session.Session(auth=self.node.auth, timeout=PATIENCE)
-        connection = FaultyAdapter(keystone, at, fault)
-        api, file = HttpPlacement(connection), AdoptionFile(self.node.state_path)
+    def start(self) -> None:
+        """Start a new process, and let its first round run."""
+        api, file = self.node.client(), AdoptionFile(self.node.state_path)
         self.put_in_force(file.read(self.node.uuid))
         ownership = Ownership(self.node.state_path)
         takeover = Takeover(
@@ -189,7 +143,6 @@ class Agent(NodeRecords):
         )
         self.mirror.forget()
         self.turn()
-        return connection
 
     def turn(self) -> None:
         """Run a round in the test's thread."""
@@ -215,12 +168,3 @@ class Agent(NodeRecords):
         """The status, and what is wrong."""
         (check,) = (each for each in self.telemetry.checks() if each.part == "placement")
         return check.status.value, check.output
-
-
-def _answer(status: int, method: str, url: str) -> requests.Response:
-    answer = requests.Response()
-    answer.status_code = status
-    error = {"status": status, "detail": "injected", "code": CONCURRENT_UPDATE}
-    answer._content = json.dumps({"errors": [error]}).encode()
-    answer.request = requests.Request(method, f"http://placement{url}").prepare()
-    return answer

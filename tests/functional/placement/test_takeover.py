@@ -12,8 +12,9 @@ from rtagent.model.device import MdevType
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.synchroniser import ATTEMPTS
 from tests.functional.placement.conftest import MirroredNode
-from tests.functional.placement.takeovers import Agent, Fault, Killed, NovaCompute
+from tests.functional.placement.takeovers import Agent, NovaCompute
 from tests.servers import Placement
+from tests.servers.http_relay import Fault, HttpRelay
 from tests.support.device_states import VGPU_TYPE, audited, built, policy, running, seen
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic
@@ -251,10 +252,25 @@ def test_allocations_of_moves_go_with_the_claims(node, nova, agent):
 # -- faults ----------------------------------------------------------------------------------------
 
 
+#: What happens to a request, and whether the process is killed then.
+FAULTS = (
+    *((Fault.LOST, True), (Fault.UNANSWERED, True)),
+    *((Fault.CONFLICT, False), (Fault.UNANSWERED, False), (Fault.ERROR, False)),
+)
+
+
 def take_over(
-    server: Placement, directory: Path, at: int = 0, fault: Fault | None = None
+    server: Placement,
+    directory: Path,
+    number: int = 0,
+    fault: Fault | None = None,
+    *,
+    killed: bool = False,
 ) -> list[tuple[str, str]]:
-    """Take over a host while the n-th request fails. Return the requests of the first round."""
+    """Take over a host while the request with that number fails. Return those of the first round.
+
+    :param killed: a new process goes on.
+    """
     directory.mkdir()
     node = MirroredNode(server, directory)
     nova, agent = NovaCompute(node), Agent(node)
@@ -267,16 +283,19 @@ def take_over(
     nova.allocate(guest, root={"VCPU": 1, "VGPU": 2})
     nova.allocate(other, **{"root": {"VCPU": 3}, card: {VF_CLASS: 1}})
 
-    sent: list[tuple[str, str]] = []
-    try:
-        sent = agent.start(at, fault).sent
-    except Killed:
+    with HttpRelay(server.url) as relay:
+        node.auth = token_endpoint.Token(relay.url, server.token)
+        if fault is not None:
+            relay.fail(number, fault)
         agent.start()
-    for _ in range(ATTEMPTS):
-        if agent.mirror.error is not None:
-            agent.turn()
-
-    assert_idle(agent)
+        sent = relay.seen[:]
+        if killed:
+            assert sent[number + 1 :] == []  # as if it was killed then
+            agent.start()
+        for _ in range(ATTEMPTS):
+            if agent.mirror.error is not None:
+                agent.turn()
+        assert_idle(agent)
     children = agent.children
     assert children == {CARD: card, VGPU_0: children[VGPU_0]}
     assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, children[VGPU_0]: {"VGPU": 2}}
@@ -296,15 +315,15 @@ def test_a_fault_at_any_request_of_a_takeover_loses_nothing(server, tmp_path, lo
     sent = take_over(server, tmp_path / "complete")
     assert ("POST", "/reshaper") in sent
     before = "POST"
-    failures = itertools.cycle((Fault.CONFLICT, Fault.TIMEOUT))
-    for at, (method, path) in enumerate(sent, start=1):
-        faults: list[Fault] = []
-        if method != "GET" or long:
-            kill = Fault.KILLED_BEFORE if at % 2 else Fault.KILLED_AFTER
-            number = 2 if path == "/reshaper" else 1
-            faults = list(Fault) if long else [kill, *itertools.islice(failures, number)]
+    failures = itertools.cycle(FAULTS[2:4])
+    for number, (method, path) in enumerate(sent):
+        faults: list[tuple[Fault, bool]] = []
+        if method != "GET":
+            few = 2 if path == "/reshaper" else 1
+            faults = [FAULTS[number % 2], *itertools.islice(failures, few)]
         elif before != "GET":
-            faults = [Fault.SERVER_ERROR]
-        for fault in faults:
-            take_over(server, tmp_path / f"{at}-{fault.name}", at, fault)
+            faults = [FAULTS[-1]]
+        for fault, killed in FAULTS if long else faults:
+            directory = tmp_path / f"{number}-{fault.name}-{killed}"
+            take_over(server, directory, number, fault, killed=killed)
         before = method

@@ -1,7 +1,6 @@
 """Messages that `AgentAPI` would not send, published byte by byte."""
 
 import json
-from types import TracebackType
 from typing import Any, Self
 
 import amqp
@@ -39,12 +38,7 @@ class RawSender:
         self.channel = self._connection.channel()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def send(

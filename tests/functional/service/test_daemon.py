@@ -313,21 +313,6 @@ def test_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, t
         assert copy.running
 
 
-def test_agent_is_replaced_when_its_heartbeat_stands_still(daemon, tmp_path):
-    """The time that its machine's clock showed at the last heartbeat has no effect."""
-    daemon.start().wait_ready()
-    daemon.kill()
-    with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
-        database.execute(
-            "UPDATE services SET last_seen_up = datetime('now', '-1 days') || '.000000'"
-        )
-    copy = copy_of(daemon, tmp_path, report_interval=1, service_down_time=3)
-    (copy.directory / "compute_id").write_text((daemon.directory / "compute_id").read_text())
-    with copy:
-        copy.wait_notified("STATUS=waiting for the other agent: node ")
-        copy.wait_ready()
-
-
 # -- reload ----------------------------------------------------------------------------------------
 
 
