@@ -1,7 +1,6 @@
 """rtagent key: generate, list and revoke the keys that sign calls and replies."""
 
 import argparse
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +10,7 @@ from rtagent.cmd.client import Client
 from rtagent.cmd.replaced_file import changing, named_file, replace_file
 from rtagent.conf.rpc import GROUP, ROLES
 from rtagent.errors import ConfigError, RtAgentError
+from rtagent.identity.locks import write_new
 from rtagent.rpc.trust.credentials import PrivateKey
 from rtagent.rpc.trust.keys import (
     PublicKey,
@@ -150,11 +150,7 @@ def _add(path: Path, entry: PublicKey, private: Path, key: PrivateKey) -> None:
 def _write_private(path: Path, key: PrivateKey) -> None:
     """Write a private key that only this user can read. :raises ConfigError:"""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as file:
-            file.write(key.text())
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(path, key.text(), 0o600)
     except OSError as exc:
         rule = f"cannot be written: {exc.strerror}; --output names another file"
         raise ConfigError(group=GROUP, option="signing_key", value=str(path), rule=rule) from exc

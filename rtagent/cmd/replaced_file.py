@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rtagent.errors import ConfigError
+from rtagent.identity.locks import sync_directory
 
 #: The daemon's user reads the file by its group.
 MODE = 0o640
@@ -32,7 +33,7 @@ def replace_file(path: Path, text: str) -> None:
     """Write a file. Mode, owner and group stay, whatever the umask of the user: a daemon that
     cannot read the file would use the one that it knows. A link stays, too: the file that it names
     is replaced, which others may read by another name. A new file gets the group of its directory,
-    if the user may do that.
+    if the user may do that. The change is durable when this returns.
 
     :raises OSError: nothing is changed.
     """
@@ -56,6 +57,7 @@ def replace_file(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise
+    sync_directory(path.parent)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,22 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def write_new(path: Path, text: str, mode: int) -> None:
+    """Create a file. The content is durable when this returns.
+
+    :raises OSError: no file is made; `FileExistsError`: it exists.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink()
+        raise
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Replace a file atomically. The content is durable when this returns. :raises OSError:"""
     fresh = path.with_suffix(".new")

@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 from rtagent.errors import IdentityError
-from rtagent.identity.locks import sync_directory
+from rtagent.identity.locks import sync_directory, write_new
 from rtagent.model.node import Writer
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -75,7 +75,7 @@ class ComputeId:
         fresh = self.path.with_name(".compute_id.new")
         try:
             fresh.unlink(missing_ok=True)  # a start that was killed may have left it
-            _write_synced(fresh, f"{node_uuid}\n")
+            write_new(fresh, f"{node_uuid}\n", 0o644)
             os.link(fresh, self.path)  # unlike a rename, a link fails if the file exists
             sync_directory(self.path.parent)
         except FileExistsError as exc:
@@ -84,10 +84,3 @@ class ComputeId:
             raise IdentityError(f"{self.path} cannot be written: {exc.strerror}") from exc
         finally:
             fresh.unlink(missing_ok=True)
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

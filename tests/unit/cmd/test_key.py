@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -62,6 +63,17 @@ def test_keys_are_added_listed_and_revoked(rtagent: Run, keys: Path, tmp_path: P
     assert [each.name for each in read_keys(str(keys))] == ["ops"]
     missing = rtagent("key", "revoke", "cn1")
     assert "has no key cn1: rtagent key list shows all" in missing.err
+
+
+def test_a_private_key_that_cannot_be_written_leaves_no_file(rtagent: Run, tmp_path: Path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        failed = rtagent("key", "generate", "nova", "--role", "conductor")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (failed.code, "nova.jwk: cannot be written: File too large" in failed.err) == (1, True)
+    assert list(tmp_path.glob("*.j*")) == []
 
 
 @pytest.mark.parametrize(
