@@ -22,7 +22,7 @@ from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.event import DRIFT_FOUND, DriftPayload, Notification
+from rtagent.model.event import DRIFT_FOUND, Notification
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
@@ -30,7 +30,6 @@ from rtagent.model.node_state import restore
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import Allocation, Limits, NumaLimits
 from rtagent.model.server import Place, Server, ServerOperation
-from rtagent.model.stored import Retention
 from rtagent.model.topology import Cell, Topology
 
 #: The two releases have some values in different modules of `rtagent.model`.
@@ -42,6 +41,7 @@ _MODEL = {
 AssignedQuantity = _MODEL["AssignedQuantity"]
 AssignedResource = _MODEL["AssignedResource"]
 Drain = _MODEL["Drain"]
+DriftPayload = _MODEL["DriftPayload"]
 Flavor = _MODEL["Flavor"]
 Image = _MODEL["Image"]
 InstanceFacts = _MODEL["InstanceFacts"]
@@ -51,6 +51,7 @@ PlacementPolicy = _MODEL["PlacementPolicy"]
 PmemNamespace = _MODEL["PmemNamespace"]
 RequestSpec = _MODEL["RequestSpec"]
 ResourceInventory = _MODEL["ResourceInventory"]
+Retention = _MODEL["Retention"]
 
 NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
 ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ %s :x ; --"
