@@ -29,6 +29,7 @@ from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.weigher import Weigher
 from rtagent.scheduler.weight_column import Score, WeightColumn
 
+_NAME = attrgetter("nodename")
 _UNIQUE_NAME = attrgetter("nodename", "uuid")
 
 
@@ -45,7 +46,7 @@ class WeighedHosts:
         self, weighers: Sequence[Weigher], hosts: Sequence[HostState], request: Request
     ) -> None:
         self._weighers, self._request = weighers, request
-        self.hosts = sorted(hosts, key=_UNIQUE_NAME)
+        self.hosts = _by_name(hosts)
         self._positions: dict[str, int] | None = None
         self._weigh()
 
@@ -65,7 +66,7 @@ class WeighedHosts:
         position = self._by_uuid[host.uuid]
         before, self.hosts[position] = self.hosts[position], host
         if host.nodename != before.nodename:
-            self.hosts = sorted(self.hosts, key=_UNIQUE_NAME)
+            self.hosts = _by_name(self.hosts)
             self._weigh()
             return
         if self.set_aside or host.aggregates != before.aggregates:
@@ -208,6 +209,14 @@ class WeighedHosts:
         if self._positions is None:
             self._positions = {host.uuid: place for place, host in enumerate(self.hosts)}
         return self._positions
+
+
+def _by_name(hosts: Sequence[HostState]) -> list[HostState]:
+    """Return the hosts in order of their names, which mostly is how they come."""
+    names = list(map(_NAME, hosts))
+    if len(set(names)) == len(names) and sorted(names) == names:
+        return list(hosts)
+    return sorted(hosts, key=_UNIQUE_NAME)
 
 
 def _with_weight(
